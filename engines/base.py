@@ -1,0 +1,257 @@
+"""The contract between the stage runtime and an engine.
+
+A *stepped* engine runs one stage. It holds *jobs*; a job is one unit of work that lasts several steps
+(a prompt being answered, a clause being spoken, an utterance being recognised). Every method is called
+from one thread, the stage's runner thread, one call at a time; an engine needs no locks. Calls on an
+unknown or released key are harmless: cancellation races with everything.
+
+    start(key, job)        claims state for a job
+    feed(key, payload)     appends input (codec: acoustic frames; vocoder: spectra)
+    step(batch)            advances each named job by at most `max_units`; one result per request
+    release(key)           frees the job's state; idempotent
+
+The runtime chooses every batch and every chunk size; an engine never reorders or holds back.
+Payloads between stages are opaque to the runtime: it only counts their units and whether they are the
+last. Units are tokens for the thinker, frames of `unit_samples / unit_rate` seconds for the speech stages.
+
+A failure of one job is reported in its `StepResult.error`; an exception from `step` fails the whole
+batch, and the runtime restarts the engine (`close`, `load`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from session_server.media import WordSpan
+
+
+class Stage(enum.Enum):
+    """The stages of a model graph."""
+
+    ASR = "asr"
+    TURN = "turn"
+    VISION = "vision"
+    THINKER = "thinker"
+    TALKER = "talker"
+    CODEC = "codec"
+    VOCODER = "vocoder"
+
+
+class JobKey(NamedTuple):
+    """Names a job. `part` counts a response's jobs of one stage (clauses) from 0; `work` is the response's
+    id, or that of a recognition; ids are never reused, so a late result cannot land elsewhere."""
+
+    session: str
+    work: str
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do.
+
+    `slots`: jobs that may be started and not released (None: unbounded but for memory).
+    `unit_samples`, `unit_rate`: length of one unit of output audio in samples at a rate; 0 where units
+    are not audio. `context_tokens`: longest prompt and answer together, thinker only.
+    `samples_behind`: audio that the stage holds back until its last input (overlap-add).
+    """
+
+    stage: Stage
+    max_batch: int
+    slots: int | None = None
+    unit_samples: int = 0
+    unit_rate: int = 0
+    context_tokens: int = 0
+    samples_behind: int = 0
+    can_export: bool = False
+    can_fork: bool = False
+    can_rollback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """Advance `key` by at most `max_units` (prefill tokens, or frames; a decode step is one token)."""
+
+    key: JobKey
+    max_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """`output` is stage-specific (below) or None; `units` were done; `finished`: the job has no more to give."""
+
+    key: JobKey
+    output: object | None = None
+    units: int = 0
+    finished: bool = False
+    error: str | None = None
+
+
+class NoCapacity(Exception):
+    """`start` found no free slot. The runtime retries when one is released."""
+
+
+@runtime_checkable
+class SteppedEngine(Protocol):
+    """Runs one stage; see the module docstring for the rules of the calls."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def load(self) -> None:
+        """Read models and warm up. Raises ModelsMissing or EngineFault with one clear line."""
+        ...
+
+    def start(self, key: JobKey, job: object) -> None:
+        """Raises NoCapacity, or ValueError for a job that can never run."""
+        ...
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None: ...
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]: ...
+
+    def release(self, key: JobKey) -> None: ...
+
+    def close(self) -> None: ...
+
+
+# -- ASR and turn model: one step, whole result
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceJob:
+    """Audio to recognise or to judge: s16le bytes at INPUT_RATE. `partial`: the utterance goes on."""
+
+    pcm: bytes
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Output of ASR."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnJudgement:
+    """Output of the turn model: probability that the speaker has finished."""
+
+    probability: float
+
+
+# -- thinker
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`)."""
+
+    role: str
+    content: str
+    kind: str = "message"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A callable tool; `parameters` is a JSON schema as JSON text."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkJob:
+    """A prompt to answer.
+
+    `tool_choice`: none, auto, required, or `function` with `tool_name`. Forced calls are decoded under a
+    grammar, so the text is one `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` that is valid
+    for its schema. `max_tokens` None: the engine's default for spoken answers, lifted when a long answer was
+    asked for. Prompts that outgrow the slot are trimmed at message borders: instructions and the most
+    recent messages stay.
+    """
+
+    instructions: str
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[FunctionSpec, ...] = ()
+    tool_choice: str = "auto"
+    tool_name: str | None = None
+    max_tokens: int | None = None
+    spoken: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutput:
+    """Output of one thinker step. `text` is None while the prompt is still being read; it holds only whole
+    characters. On the last step `reason` is stop or max_output_tokens and the counts are set."""
+
+    text: str | None
+    reason: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+# -- talker, codec, vocoder
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseJob:
+    """Text for the talker. `last`: the answer ends with this clause."""
+
+    text: str
+    voice: str
+    speed: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """Output of the talker: a clause's acoustic frames.
+
+    `frames` is opaque and goes to the codec by `feed`; `units` frames become exactly `samples` samples.
+    `words` index the clause's own text and audio. A clause with nothing to say has `units == 0`.
+    """
+
+    frames: object
+    units: int
+    samples: int
+    words: tuple[WordSpan, ...] = ()
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechJob:
+    """A job of codec or vocoder: input comes by `feed`."""
+
+    voice: str
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spectra:
+    """Output of the codec: opaque, `units` frames, for the vocoder's `feed`."""
+
+    payload: object
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pcm:
+    """Output of the vocoder: s16le mono at the vocoder's `unit_rate`."""
+
+    pcm: bytes
+
+
+@dataclass(slots=True)
+class EngineInfo:
+    """What `check` and `/v1/models` print about a loaded engine."""
+
+    name: str
+    capabilities: Capabilities
+    details: dict[str, str] = field(default_factory=dict)

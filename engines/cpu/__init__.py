@@ -1,0 +1,1 @@
+"""The default engines: real models on a plain CPU through ONNX Runtime."""

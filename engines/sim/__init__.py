@@ -1,0 +1,1 @@
+"""Seeded deterministic engines with a cost model: simulations, and they say so."""

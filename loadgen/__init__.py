@@ -1,0 +1,1 @@
+"""Simulated users who listen, acknowledge and interrupt, and what they measured."""

@@ -1,0 +1,1 @@
+"""A session-centric server for live spoken conversation."""

@@ -1,0 +1,85 @@
+"""Conversation items as values.
+
+An item is immutable; the conversation replaces it by a new one. Audio of a user item is a range on
+the input time line (samples at INPUT_RATE); the bytes themselves live in the shell.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Role(enum.Enum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class ItemStatus(enum.Enum):
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class TextContent:
+    """`input_text` of a user or system, `output_text` of an assistant."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputAudioContent:
+    """User audio: a range of the input time line, or `appended=False` for audio that came inside the item."""
+
+    start_sample: int
+    end_sample: int
+    transcript: str | None = None
+    appended: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAudioContent:
+    """Assistant speech: the words that count as said (after a truncation: as heard)."""
+
+    transcript: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageContent:
+    """A picture; `image_url` is a data URL, None once its payload was given up."""
+
+    image_url: str | None
+    detail: str | None = None
+
+
+Content = TextContent | InputAudioContent | OutputAudioContent | ImageContent
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: str
+    role: Role
+    status: ItemStatus
+    content: tuple[Content, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCallOutput:
+    id: str
+    call_id: str
+    output: str
+    status: ItemStatus = ItemStatus.COMPLETED
+
+
+Item = Message | FunctionCall | FunctionCallOutput

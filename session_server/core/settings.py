@@ -1,0 +1,145 @@
+"""Parameters of a session, as the core reads them.
+
+Two kinds: `SessionSettings` is what the client chose (the wire's session object, already merged and
+validated by `protocol`); `CoreParams` is what the operator chose (filled from YAML by `config`).
+Units are in the names; instants and spans of time inside the core are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+
+class TurnMode(enum.Enum):
+    """Who decides that a turn has ended."""
+
+    MANUAL = "manual"
+    SERVER_VAD = "server_vad"
+    SEMANTIC_VAD = "semantic_vad"
+
+
+class Modality(enum.Enum):
+    AUDIO = "audio"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetection:
+    """`audio.input.turn_detection`; MANUAL stands for null."""
+
+    mode: TurnMode = TurnMode.SERVER_VAD
+    threshold: float = 0.5
+    prefix_padding_ms: int = 300
+    silence_ms: int = 500
+    idle_timeout_ms: int | None = None
+    create_response: bool = True
+    interrupt_response: bool = True
+    eagerness: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the client offers. `parameters` is a JSON schema, as JSON text."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """`mode` is none, auto, required or function; `name` is set for function only."""
+
+    mode: str = "auto"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackExtension:
+    """Limits of the opt-in playback extension (protocol page, 8.2)."""
+
+    ack_interval_ms: int = 200
+    max_lead_ms: int = 1000
+    settle_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What the client chose. A new object replaces the old one whole."""
+
+    turn_detection: TurnDetection = field(default_factory=TurnDetection)
+    instructions: str = ""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    modality: Modality = Modality.AUDIO
+    voice: str = "heart"
+    speed: float = 1.0
+    max_output_tokens: int | None = None
+    transcribe: bool = False
+    playback: PlaybackExtension | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseOverrides:
+    """`response.create`'s `response` object: None keeps the session's value.
+
+    `interruptible=False` (our extension of metadata: `interruptible: "false"`) protects a greeting or a legal text.
+    `input_items` is None unless the client replaced the conversation's context.
+    """
+
+    out_of_band: bool = False
+    instructions: str | None = None
+    tools: tuple[Tool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    modality: Modality | None = None
+    voice: str | None = None
+    max_output_tokens: int | None = None
+    metadata: tuple[tuple[str, str], ...] | None = None
+    interruptible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CoreParams:
+    """What the operator chose. Defaults come from measurements in docs (endpointing, interruption)."""
+
+    strict_truncate: bool = False
+    # pacing
+    lead_sent_ms: int = 1000
+    delta_ms: int = 100
+    lead_generated_ms: int = 2000
+    # voice activity
+    speech_off_margin: float = 0.15
+    speech_start_ms: int = 96
+    # interruption
+    duck_ms: int = 200
+    commit_ms: int = 800
+    server_vad_commit_ms: int = 250
+    refractory_ms: int = 300
+    warm_up_ms: int = 0
+    backchannel_words: frozenset[str] = frozenset(
+        {
+            "ah", "aha", "alright", "cool", "exactly", "gotcha", "great", "hm", "hmm", "huh", "mhm",
+            "mm", "mmhm", "mmm", "nice", "oh", "ok", "okay", "right", "sure", "uh", "uhhuh", "uhhu",
+            "um", "wow", "yeah", "yep", "yes", "yup",
+        }
+    )  # fmt: skip
+    # end of turn
+    turn_model_after_ms: int = 200
+    complete_silence_ms: int = 500
+    incomplete_silence_ms: int = 1200
+    draft_after_ms: int = 150
+    speculate: bool = True
+    partial_every_ms: int = 300
+    # deadlines: how long a state that is not idle may last without news
+    input_gap_ms: int = 1500
+    recognition_ms: int = 10_000
+    turn_model_ms: int = 1_000
+    first_output_ms: int = 30_000
+    output_gap_ms: int = 15_000
+    response_ms: int = 600_000
+    max_session_ms: int = 3_600_000
+    max_speech_ms: int = 120_000
+    # bounds
+    max_items: int = 1000
+    max_input_ms: int = 600_000

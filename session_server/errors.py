@@ -1,0 +1,51 @@
+"""The tree of errors.
+
+SessionServerError
++-- ConfigError           a config file, flag or environment variable is wrong; one line, exit code 2
++-- ModelsMissing         model files are absent or damaged; says which and the cure
++-- ClientFault           the peer's mistake: becomes an `error` event, the connection stays open
++-- IllegalTransition     our bug: an event that the turn table does not allow; ends one session
++-- EngineFault           an engine threw, hung or died; fails its responses, the engine is restarted
+"""
+
+from __future__ import annotations
+
+
+class SessionServerError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ConfigError(SessionServerError):
+    """A setting is wrong. The message names the key (dotted path) or file, in one line."""
+
+
+class ModelsMissing(SessionServerError):
+    """Model files are not in the cache, or their sha256 differs."""
+
+
+class ClientFault(SessionServerError):
+    """The client's mistake, with the protocol's exact code (protocol page, section 6)."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        event_id: str | None = None,
+        type: str = "invalid_request_error",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.event_id = event_id
+        self.type = type
+
+
+class IllegalTransition(SessionServerError):
+    """An event met a state that does not allow it: a bug of ours, never the client's."""
+
+
+class EngineFault(SessionServerError):
+    """An engine could not do its work."""

@@ -1,0 +1,62 @@
+"""Values of audio and playback that every layer shares; no behaviour beyond arithmetic.
+
+Units: positions and lengths are integer samples of the stream that is named; PCM is signed
+16-bit little-endian mono bytes unless a docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INPUT_RATE = 16_000
+"""Rate (Hz) of the session's input time line: what VAD, ASR and turn model read."""
+
+OUTPUT_RATE = 24_000
+"""Rate (Hz) of PCM on the wire, and of the default talker."""
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackSnapshot:
+    """How far one response got, in samples of its output stream: generated >= sent >= played."""
+
+    generated: int
+    sent: int
+    played: int
+    rate: int
+
+    @property
+    def lead_s(self) -> float:
+        """Seconds generated and not yet played."""
+        return (self.generated - self.played) / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class WordSpan:
+    """When one word of a response sounds.
+
+    `char_start`, `char_end` index the response's text (all text deltas concatenated);
+    `start_sample`, `end_sample` index its output audio.
+    """
+
+    char_start: int
+    char_end: int
+    start_sample: int
+    end_sample: int
+
+
+def samples_to_ms(samples: int, rate: int) -> int:
+    """Whole milliseconds in `samples`, rounded down."""
+    return samples * 1000 // rate
+
+
+def ms_to_samples(ms: int, rate: int) -> int:
+    """Samples in `ms` milliseconds, rounded down."""
+    return ms * rate // 1000
+
+
+def samples_to_ns(samples: int, rate: int) -> int:
+    """Nanoseconds that `samples` last, rounded down."""
+    return samples * NS_PER_S // rate

@@ -1,0 +1,1 @@
+"""The wire: OpenAI Realtime GA events, session configuration, error codes. Pure."""

@@ -1,0 +1,1 @@
+"""The asyncio shell: sessions, stage runners, HTTP, and the message seam between them."""

@@ -1,0 +1,1 @@
+"""Scheduling decisions: order, chunk size, cost, admission. Pure: no clock, I/O or randomness."""
