@@ -1,0 +1,101 @@
+"""The input time line's bytes: what the core names by position, this keeps.
+
+Owns two buffers of one session: 16 kHz samples (for recognition) and the client's own PCM (for
+`retrieve`, which gives short audio back exactly as it was appended). Positions are absolute samples at
+INPUT_RATE since the session began. Both buffers are bounded: beyond `max_samples` the oldest audio
+goes, and a range that reaches back further is silently shortened to what is left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from session_server.media import INPUT_RATE
+
+
+class TimeLine:
+    """Bytes at absolute positions: append at the end, forget from the front, read any range between.
+
+    `unit` bytes make one sample; `rate` is that of the samples.
+    """
+
+    def __init__(self, rate: int, unit: int, max_samples: int) -> None:
+        self._rate = rate
+        self._unit = unit
+        self._max = max_samples
+        self._blocks: deque[tuple[int, bytes]] = deque()
+        self.begin = 0
+        self.end = 0
+
+    def append(self, data: bytes) -> None:
+        """`data` is whole samples that follow the last ones."""
+        if not data:
+            return
+        self._blocks.append((self.end, data))
+        self.end += len(data) // self._unit
+        if self.end - self.begin > self._max:
+            self.forget(self.end - self._max)
+
+    def forget(self, before: int) -> None:
+        """Samples before this position are not needed any more; whole blocks are given up."""
+        self.begin = max(self.begin, min(before, self.end))
+        while self._blocks and self._blocks[0][0] + len(self._blocks[0][1]) // self._unit <= before:
+            self._blocks.popleft()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The samples of `start..stop`, as far as they are still (or already) there."""
+        parts = []
+        for position, data in self._blocks:
+            length = len(data) // self._unit
+            first, last = max(start - position, 0), min(stop - position, length)
+            if first < last:
+                parts.append(data[first * self._unit : last * self._unit])
+        return b"".join(parts)
+
+
+class InputAudio:
+    """Both time lines of a session, addressed in samples at INPUT_RATE."""
+
+    def __init__(self, client_rate: int, max_ms: int) -> None:
+        self._max_ms = max_ms
+        self._offset = 0
+        self._client_rate = client_rate
+        self._ears = TimeLine(INPUT_RATE, 2, max_ms * INPUT_RATE // 1000)
+        self._raw = TimeLine(client_rate, 2, max_ms * client_rate // 1000)
+
+    @property
+    def heard_end(self) -> int:
+        """Where the resampled audio ends: a few milliseconds behind what was appended."""
+        return self._ears.end
+
+    @property
+    def appended_end(self) -> int:
+        """Where all audio ever appended ends, at INPUT_RATE."""
+        return self._offset + self._raw.end * INPUT_RATE // self._client_rate
+
+    def append(self, raw_pcm: bytes, heard_pcm: bytes) -> None:
+        """One append: s16le at the client's rate, and the same resampled to INPUT_RATE."""
+        self._raw.append(raw_pcm)
+        self._ears.append(heard_pcm)
+
+    def change_rate(self, client_rate: int) -> None:
+        """The client changed its input format; earlier raw audio can no longer be given back."""
+        if client_rate == self._client_rate:
+            return
+        self._offset = self.appended_end
+        self._client_rate = client_rate
+        self._raw = TimeLine(client_rate, 2, self._max_ms * client_rate // 1000)
+
+    def forget(self, before: int) -> None:
+        self._ears.forget(before)
+        self._raw.forget((before - self._offset) * self._client_rate // INPUT_RATE)
+
+    def heard(self, start: int, stop: int) -> bytes:
+        """s16le at INPUT_RATE."""
+        return self._ears.read(start, stop)
+
+    def raw(self, start: int, stop: int) -> bytes:
+        """s16le at the client's rate: exactly what was appended."""
+        scale = self._client_rate
+        first = -((start - self._offset) * -scale // INPUT_RATE)
+        return self._raw.read(max(first, 0), (stop - self._offset) * scale // INPUT_RATE)
