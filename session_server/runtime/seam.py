@@ -1,0 +1,134 @@
+"""Core values to messages and back: the session's side of the seam to the engine host.
+
+Only spelling: no state, no decisions. Input audio is fetched here because the core names it by position.
+"""
+
+from __future__ import annotations
+
+from session_server.core import actions, events
+from session_server.core.settings import Modality
+from session_server.media import NS_PER_MS, WordSpan
+from session_server.runtime import messages
+from session_server.runtime.input_audio import InputAudio
+
+HostCommand = (
+    actions.Recognise
+    | actions.JudgeTurn
+    | actions.StartGeneration
+    | actions.AdoptDraft
+    | actions.CancelGeneration
+    | actions.RaiseFence
+    | actions.CancelWork
+    | actions.ReportFrontier
+)
+
+PARTIAL_DUE_MS = 400
+FINAL_DUE_MS = 150
+JUDGEMENT_DUE_MS = 150
+
+
+def to_host(
+    session: str, command: HostCommand, audio: InputAudio, turn_end_ns: int | None, now: int
+) -> messages.ToHost:
+    """The message that carries out `command`.
+
+    `turn_end_ns`: when the user's last turn was decided, for first-audio deadlines.
+    """
+    match command:
+        case actions.Recognise(work_id, start, end, partial):
+            due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
+            return messages.Recognise(session, work_id, audio.heard(start, end), partial, due)
+        case actions.JudgeTurn(work_id, start, end):
+            due = now + JUDGEMENT_DUE_MS * NS_PER_MS
+            return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)
+        case actions.CancelWork(work_id):
+            return messages.CancelWork(session, work_id)
+        case actions.StartGeneration():
+            return _generate(session, command, turn_end_ns)
+        case actions.AdoptDraft(response_id, lane, epoch):
+            return messages.AdoptDraft(session, response_id, lane, epoch, turn_end_ns)
+        case actions.CancelGeneration(response_id):
+            return messages.CancelResponse(session, response_id)
+        case actions.RaiseFence(lane, epoch):
+            return messages.Fence(session, lane, epoch)
+        case actions.ReportFrontier(response_id, mark, paused):
+            return messages.Frontier(
+                session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
+            )
+
+
+def _generate(
+    session: str, command: actions.StartGeneration, turn_end_ns: int | None
+) -> messages.Generate:
+    return messages.Generate(
+        session=session,
+        response=command.response_id,
+        lane=command.lane,
+        epoch=command.epoch,
+        instructions=command.instructions,
+        messages=tuple(
+            messages.PromptMessage(m.role, m.content, m.kind, m.name) for m in command.messages
+        ),
+        tools=tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in command.tools),
+        tool_choice=command.tool_choice.mode,
+        tool_name=command.tool_choice.name,
+        spoken=command.modality is Modality.AUDIO,
+        voice=command.voice,
+        speed=command.speed,
+        max_output_tokens=command.max_output_tokens,
+        turn_end_ns=turn_end_ns if command.epoch is not None else None,
+    )
+
+
+def from_host(message: messages.ToSession) -> events.EngineEvent | None:
+    """What the message means to the core; None for the admission answers, which it never sees."""
+    match message:
+        case messages.RecognitionDone():
+            return events.TranscriptReady(message.work_id, message.text)
+        case messages.TurnJudged():
+            return events.TurnJudged(message.work_id, message.probability)
+        case messages.WorkFailed():
+            return events.WorkFailed(message.work_id, message.code, message.message)
+        case messages.TextChunk():
+            return events.TextGenerated(message.response, message.text)
+        case messages.Clause():
+            return _clause(message)
+        case messages.Chunk():
+            return events.AudioGenerated(message.response, message.start_sample, message.pcm)
+        case messages.CallStarted():
+            return events.CallStarted(message.response, message.index, message.name)
+        case messages.CallArguments():
+            return events.CallArguments(message.response, message.index, message.arguments)
+        case messages.CallFinished():
+            return events.CallFinished(message.response, message.index)
+        case messages.Finished():
+            return _finished(message)
+        case messages.Failed():
+            return events.GenerationFailed(message.response, message.code, message.message)
+        case messages.SessionOpened() | messages.SessionRefused():
+            return None
+
+
+def _clause(message: messages.Clause) -> events.ClauseSpoken:
+    words = tuple(
+        WordSpan(w.char_start, w.char_end, w.start_sample, w.end_sample) for w in message.words
+    )
+    return events.ClauseSpoken(
+        message.response,
+        message.char_start,
+        message.char_end,
+        message.start_sample,
+        message.end_sample,
+        words,
+        message.estimated,
+    )
+
+
+def _finished(message: messages.Finished) -> events.GenerationFinished:
+    usage = events.TokenUsage(
+        input_text=message.prompt_tokens,
+        input_cached=message.cached_tokens,
+        output_text=message.output_tokens,
+        output_audio=message.audio_tokens,
+    )
+    return events.GenerationFinished(message.response, message.reason, usage)
