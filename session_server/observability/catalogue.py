@@ -1,0 +1,253 @@
+"""Every metric of the server: name, kind, help, unit, labels and buckets, in this one file.
+
+Names here are without the prefix `session_server_`; a counter's exposed name ends in `_total`. Base units
+only (seconds, bytes). A label's values come from an enum; a label without one (`None`) takes values that
+another module's enum fixes (stages, turn states, error codes), so every label's range is bounded.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+PREFIX = "session_server"
+
+
+class Kind(enum.Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class SessionOutcome(enum.StrEnum):
+    """Why an admitted session ended."""
+
+    CLOSED = "closed"
+    LOST = "lost"
+    EXPIRED = "expired"
+    DRAINED = "drained"
+    SLOW_READER = "slow_reader"
+    FAULT = "fault"
+
+
+class Origin(enum.StrEnum):
+    """Where a time at the listener comes from; figures of two origins are never mixed."""
+
+    CLIENT_ACK = "client_ack"
+    SERVER_ESTIMATE = "server_estimate"
+    SIMULATION = "simulation"
+
+
+class TurnLeg(enum.StrEnum):
+    """Where the time of a turn goes, from the user's last voiced sample to the first chunk of speech."""
+
+    ENDPOINT = "endpoint"
+    ASR = "asr"
+    PREFILL = "prefill"
+    FIRST_CLAUSE = "first_clause"
+    FIRST_CHUNK = "first_chunk"
+
+
+class StopLeg(enum.StrEnum):
+    """Legs of an interruption. Each is timed from the one before: onset, detect, (duck,) fence, last_byte, silent."""
+
+    DETECT = "detect"
+    DUCK = "duck"
+    FENCE = "fence"
+    LAST_BYTE = "last_byte"
+    SILENT = "silent"
+
+
+class InterruptionKind(enum.StrEnum):
+    TRUE = "true"
+    FALSE_RESUMED = "false_resumed"
+    BACKCHANNEL = "backchannel"
+    REFUSED = "refused"
+
+
+class DraftOutcome(enum.StrEnum):
+    STARTED = "started"
+    ADOPTED = "adopted"
+    DROPPED = "dropped"
+
+
+class AckOutcome(enum.StrEnum):
+    """What became of a `playback.ack` (protocol page, 8.2)."""
+
+    ACCEPTED = "accepted"
+    CLAMPED = "clamped"
+    STALE = "stale"
+    LATE = "late"
+    UNKNOWN = "unknown"
+    FINAL = "final"
+
+
+class WasteWhere(enum.StrEnum):
+    """How far thrown-away audio had come."""
+
+    CODEC = "codec"
+    VOCODED = "vocoded"
+    SENT = "sent"
+
+
+class Boundary(enum.StrEnum):
+    """Where output of an old epoch was dropped."""
+
+    STAGE = "stage"
+    HOST = "host"
+    SESSION = "session"
+    OUTBOX = "outbox"
+
+
+class ResponseStatus(enum.StrEnum):
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+
+
+class PreloadResult(enum.StrEnum):
+    HIT = "hit"
+    PARTIAL = "partial"
+    LATE = "late"
+    WASTED = "wasted"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label; `values` None: another module's enum fixes them."""
+
+    name: str
+    values: type[enum.StrEnum] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric. `name` is its attribute on `Metrics` and the key of `Metrics.count`."""
+
+    kind: Kind
+    name: str
+    unit: str
+    help: str
+    labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def exposed_name(self) -> str:
+        suffix = "_total" if self.kind is Kind.COUNTER else ""
+        return f"{PREFIX}_{self.name}{suffix}"
+
+
+LATENCY = (
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.35,
+    0.45,
+    0.55,
+    0.7,
+    0.9,
+    1.2,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    10.0,
+)
+LEG = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.8, 1.2, 2.0, 5.0)
+STEP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
+LATENESS = (-2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+LEAD = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
+AGE = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+LAG = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+LENGTH = (5, 15, 30, 60, 120, 300, 600, 1800, 3600)
+BATCH = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+FRAMES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+
+_STAGE = Label("stage")
+
+
+def _counter(name: str, unit: str, text: str, *labels: Label) -> Spec:
+    return Spec(Kind.COUNTER, name, unit, text, labels)
+
+
+def _gauge(name: str, unit: str, text: str, *labels: Label) -> Spec:
+    return Spec(Kind.GAUGE, name, unit, text, labels)
+
+
+def _histogram(name: str, unit: str, text: str, buckets: tuple[float, ...], *labels: Label) -> Spec:
+    return Spec(Kind.HISTOGRAM, name, unit, text, labels, buckets)
+
+
+SESSION_SPECS = (
+    _gauge("sessions_active", "sessions", "Sessions that are admitted and open now."),
+    _counter("sessions", "sessions", "Admitted sessions that ended, by outcome.", Label("outcome", SessionOutcome)),
+    _counter("sessions_rejected", "sessions", "Connections refused before a session began, by reason.", Label("reason")),
+    _histogram("session_seconds", "seconds", "Length of ended sessions.", LENGTH),
+    _counter("responses", "responses", "Responses that ended, by their final status.", Label("status", ResponseStatus)),
+    _counter("client_errors", "events", "Error events sent to clients, by code.", Label("code")),
+    _counter("stuck_sessions", "sessions", "Sessions that a deadline moved out of a state, by state. Should stay 0.", Label("state")),
+    _gauge("input_backlog_seconds", "seconds", "Microphone audio received and not yet heard, in the session with the most."),
+    _gauge("outbox_bytes", "bytes", "Bytes queued towards clients, all sessions together."),
+    _counter("transcripts", "transcripts", "Recognitions of user speech, by outcome (completed, failed).", Label("outcome")),
+)  # fmt: skip
+
+TURN_SPECS = (
+    _histogram("turn_first_audio_seconds", "seconds", "User's last voiced sample to first audible sample at the listener. No sample without a user turn.", LATENCY, Label("origin", Origin)),
+    _histogram("response_first_audio_seconds", "seconds", "Turn end decided to first audible sample at the listener.", LATENCY, Label("origin", Origin)),
+    _histogram("turn_stage_seconds", "seconds", "Where the time of a turn goes, by leg, each from the end of the one before.", LEG, Label("leg", TurnLeg)),
+    _histogram("endpointing_delay_seconds", "seconds", "User's last voiced sample to turn end decided.", LATENCY),
+    _histogram("interruption_stop_seconds", "seconds", "Legs of a barge-in, from the onset of speech to silence at the listener.", LEG, Label("leg", StopLeg)),
+    _counter("interruptions", "interruptions", "Speech over an answer: true barge-ins, pauses that were undone (a backchannel or another sound), and those refused.", Label("kind", InterruptionKind)),
+    _counter("drafts", "drafts", "Speculative responses begun before the end of turn was decided, by outcome.", Label("outcome", DraftOutcome)),
+    _counter("draft_wasted_seconds", "seconds", "Time that dropped drafts had been running."),
+)  # fmt: skip
+
+PLAYBACK_SPECS = (
+    _counter("playback_underruns", "gaps", "Gaps inside responses at the listener."),
+    _counter("playback_underrun_seconds", "seconds", "Total length of gaps at the listener."),
+    _histogram("playback_lead_seconds", "seconds", "Audio sent and not yet played, seen whenever the frontier is reported.", LEAD),
+    _histogram("send_lateness_seconds", "seconds", "Hand-over of a piece of audio minus the instant the listener needs it; above 0 is late.", LATENESS),
+    _histogram("frontier_report_age_seconds", "seconds", "Age of the last report of played audio when it is used.", AGE),
+    _counter("frontier_fallbacks", "events", "Times that acknowledgements stopped and the frontier fell back to an estimate."),
+    _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
+    _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
+    _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),
+    _counter("audio_wasted_seconds", "seconds", "Audio of cancelled responses that was never heard, by how far it had come.", Label("where", WasteWhere)),
+    _counter("stale_outputs", "outputs", "Output of an old epoch, dropped where it was met.", Label("boundary", Boundary)),
+)  # fmt: skip
+
+STAGE_SPECS = (
+    _histogram("stage_step_seconds", "seconds", "Wall time of one engine step.", STEP, _STAGE),
+    _histogram("stage_batch_size", "jobs", "Jobs advanced by one engine step.", BATCH, _STAGE),
+    _gauge("stage_queue_depth", "jobs", "Jobs waiting for the stage.", _STAGE),
+    _counter("stage_starved_steps", "steps", "Times a stage had free slots while all its work waited for credit downstream.", _STAGE),
+    _counter("stage_failures", "failures", "Engine steps that threw or hung; the engine was restarted.", _STAGE),
+    _histogram("chunk_frames", "frames", "Chunk size chosen for a step of a speech stage.", FRAMES, _STAGE),
+    _gauge("scheduler_sessions", "sessions", "Sessions by scheduling class.", Label("class")),
+    _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),
+    _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state. Fed by engines with a block pool.", Label("state")),
+    _counter("kv_evictions", "evictions", "Session states moved out of the cache, by reason. Fed by engines with a block pool.", Label("reason")),
+    _histogram("kv_reload_seconds", "seconds", "Time to bring a session's state back; critical when an answer waited for it.", LEG, Label("critical")),
+    _counter("kv_preloads", "preloads", "Preloads of session state, by result.", Label("result", PreloadResult)),
+    _counter("kv_preload_bytes", "bytes", "Bytes moved by preloads, by result.", Label("result", PreloadResult)),
+    _counter("video_frames", "frames", "Camera frames, kept or not, with the gate's reason. Fed when a session sends video.", Label("kept"), Label("reason")),
+    _histogram("video_evidence_age_seconds", "seconds", "Age of the newest frame that an answer could see.", AGE),
+)  # fmt: skip
+
+PROCESS_SPECS = (
+    _histogram("event_loop_lag_seconds", "seconds", "How late a timer of the event loop fires.", LAG),
+    _counter("unknown_counts", "events", "Measurements whose name or label is not in this catalogue: a bug."),
+    _gauge("build_info", "info", "Always 1; the labels say what runs.", Label("version"), Label("python"), Label("config")),
+)  # fmt: skip
+
+SPECS: tuple[Spec, ...] = (
+    *SESSION_SPECS,
+    *TURN_SPECS,
+    *PLAYBACK_SPECS,
+    *STAGE_SPECS,
+    *PROCESS_SPECS,
+)

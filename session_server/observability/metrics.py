@@ -1,0 +1,192 @@
+"""The server's metrics: one registry per server, nothing global.
+
+Owns the Prometheus objects that `catalogue` describes, each as a typed attribute. `count` is the door for
+values that come by name (core's `Count` actions): a counter adds, a histogram observes, a gauge is set. A
+name or label that the catalogue does not have is a bug: it raises under `strict` (tests) and is itself
+counted, never raised, in production. Units are those of the catalogue; all calls are thread safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec
+
+_log = logging.getLogger(__name__)
+_ALIASES = {spec.name + "_total": spec.name for spec in SPECS if spec.kind is Kind.COUNTER}
+
+
+class _WithoutCreated(Collector):
+    """A view of a registry that leaves out the creation times of series: no one reads them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
+
+
+class Metrics:
+    """All metrics of one server. Attribute names are those of the catalogue."""
+
+    sessions_active: Gauge
+    sessions: Counter
+    sessions_rejected: Counter
+    session_seconds: Histogram
+    responses: Counter
+    client_errors: Counter
+    stuck_sessions: Counter
+    input_backlog_seconds: Gauge
+    outbox_bytes: Gauge
+    transcripts: Counter
+    turn_first_audio_seconds: Histogram
+    response_first_audio_seconds: Histogram
+    turn_stage_seconds: Histogram
+    endpointing_delay_seconds: Histogram
+    interruption_stop_seconds: Histogram
+    interruptions: Counter
+    drafts: Counter
+    draft_wasted_seconds: Counter
+    playback_underruns: Counter
+    playback_underrun_seconds: Counter
+    playback_lead_seconds: Histogram
+    send_lateness_seconds: Histogram
+    frontier_report_age_seconds: Histogram
+    frontier_fallbacks: Counter
+    playback_acks: Counter
+    audio_generated_seconds: Counter
+    audio_sent_seconds: Counter
+    audio_wasted_seconds: Counter
+    stale_outputs: Counter
+    stage_step_seconds: Histogram
+    stage_batch_size: Histogram
+    stage_queue_depth: Gauge
+    stage_starved_steps: Counter
+    stage_failures: Counter
+    chunk_frames: Histogram
+    scheduler_sessions: Gauge
+    admission_decisions: Counter
+    kv_blocks: Gauge
+    kv_evictions: Counter
+    kv_reload_seconds: Histogram
+    kv_preloads: Counter
+    kv_preload_bytes: Counter
+    video_frames: Counter
+    video_evidence_age_seconds: Histogram
+    event_loop_lag_seconds: Histogram
+    unknown_counts: Counter
+    build_info: Gauge
+
+    content_type: str = CONTENT_TYPE_LATEST
+
+    def __init__(self, *, version: str = "", config: str = "", strict: bool = False) -> None:
+        self._strict = strict
+        self._registry = CollectorRegistry()
+        self._view = _WithoutCreated(self._registry)
+        self._specs = {spec.name: spec for spec in SPECS}
+        self._told: set[str] = set()
+        ProcessCollector(registry=self._registry)
+        for spec in SPECS:
+            setattr(self, spec.name, self._create(spec))
+        self.build_info.labels(version, platform.python_version(), config).set(1)
+
+    def _create(self, spec: Spec) -> Counter | Gauge | Histogram:
+        name = f"{PREFIX}_{spec.name}"
+        labels = [label.name for label in spec.labels]
+        metric: Counter | Gauge | Histogram
+        match spec.kind:
+            case Kind.COUNTER:
+                metric = Counter(name, spec.help, labels, registry=self._registry)
+            case Kind.GAUGE:
+                metric = Gauge(name, spec.help, labels, registry=self._registry)
+            case Kind.HISTOGRAM:
+                metric = Histogram(
+                    name, spec.help, labels, registry=self._registry, buckets=spec.buckets
+                )
+        # Series of a closed label exist from the start: a rate over a series that appears late misses its
+        # first events.
+        if len(spec.labels) == 1 and spec.labels[0].values is not None:
+            for value in spec.labels[0].values:
+                metric.labels(value.value)
+        return metric
+
+    def count(self, name: str, label: str | None = None, value: float = 1.0) -> None:
+        """Take one measurement by name, with or without the `_total` of a counter.
+
+        Raises KeyError or ValueError for an unknown name or label under `strict`, else counts the mistake.
+        """
+        try:
+            self._record(self._specs[_ALIASES.get(name, name)], label, value)
+        except (KeyError, ValueError) as mistake:
+            if self._strict:
+                raise
+            self.unknown_counts.inc()
+            key = f"{name}/{label}"
+            if key not in self._told and len(self._told) < 100:
+                self._told.add(key)
+                _log.warning("measurement not in the catalogue: %s (%s)", key, mistake)
+
+    def _record(self, spec: Spec, label: str | None, value: float) -> None:
+        if len(spec.labels) != (label is not None):
+            raise ValueError(f"{spec.name} has {len(spec.labels)} labels, given {label!r}")
+        metric = getattr(self, spec.name)
+        if label is not None:
+            values = spec.labels[0].values
+            if values is not None and label not in set(values):
+                raise ValueError(f"{spec.name} has no {spec.labels[0].name}={label!r}")
+            metric = metric.labels(label)
+        match spec.kind:
+            case Kind.COUNTER:
+                metric.inc(value)
+            case Kind.GAUGE:
+                metric.set(value)
+            case Kind.HISTOGRAM:
+                metric.observe(value)
+
+    def watch(self, name: str, read: Callable[[], float], label: str | None = None) -> None:
+        """Read this gauge by calling `read` at each scrape."""
+        spec = self._specs[name]
+        if spec.kind is not Kind.GAUGE:
+            raise ValueError(f"{name} is a {spec.kind.value}, not a gauge")
+        gauge: Gauge = getattr(self, name)
+        (gauge if label is None else gauge.labels(label)).set_function(read)
+
+    def render(self) -> bytes:
+        """The text exposition; its media type is `content_type`."""
+        return generate_latest(self._view)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """A sample by its exposed name without prefix (`sessions_total`, `..._sum`); None when absent."""
+        found = self._registry.get_sample_value(f"{PREFIX}_{name}", labels)
+        return None if found is None else float(found)
+
+    # -- what the engine host reports
+
+    def stage_step(self, stage: str, seconds: float, batch: int) -> None:
+        self.stage_step_seconds.labels(stage).observe(seconds)
+        self.stage_batch_size.labels(stage).observe(batch)
+
+    def turn_stages(self, legs: Iterable[tuple[str, float]]) -> None:
+        """Where one turn's time went: (leg, seconds)."""
+        for leg, seconds in legs:
+            self.count("turn_stage_seconds", leg, seconds)
+
+    def session_ended(self, outcome: str, seconds: float) -> None:
+        self.count("sessions", outcome)
+        self.session_seconds.observe(seconds)
