@@ -1,0 +1,30 @@
+"""How this package opens ONNX Runtime sessions: one thread each, never spinning.
+
+Two spinning pools on two cores slow each other down by 10x or more, so parallelism comes from running
+sessions beside each other (a runner thread per stage; `run` releases the interpreter lock).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+import onnxruntime as ort
+
+from session_server.errors import EngineFault
+
+_ERRORS_ONLY = 3
+
+
+def open_session(path: Path, *, threads: int = 1, arena: bool = True) -> ort.InferenceSession:
+    """Open the graph at `path`. `arena` False gives memory back after each run: for graphs whose input
+    length varies widely. Raises EngineFault with one line when the file is no usable graph."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.enable_cpu_mem_arena = arena
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's exceptions have no common base
+        reason = str(error).splitlines()[0][:200]
+        raise EngineFault(f"{path.name} cannot be opened: {reason}") from error
