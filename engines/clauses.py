@@ -71,6 +71,11 @@ def _ending(word: str) -> _Ending:
     return _Ending.NONE if abbreviated else _Ending.SENTENCE
 
 
+def ends_sentence(word: str) -> bool:
+    """Whether a sentence may end after `word`; an abbreviation's full stop does not end one."""
+    return _ending(word) is _Ending.SENTENCE
+
+
 class ClauseSplitter:
     """Feed an answer's text with `push`; each call returns the clauses that are complete by then.
 

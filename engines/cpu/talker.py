@@ -1,0 +1,140 @@
+"""The talker: a clause's text -> acoustic frames, in one step a clause.
+
+Owns pronunciation, the trimming of silence and the timing of words. The model renders a sentence with
+300 ms of silence before and 500 after it; frames outside the voiced range are dropped, but for a margin
+that makes the pause between clauses. A clause of several sentences becomes one `Speech`.
+
+Invariants: `samples == units * HOP`; word spans ascend, lie within 0..samples, and index the clause's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepRequest, StepResult
+from engines.cpu.acoustics import CHANNELS, HOP, RATE, VOICES, AcousticFrames, Array
+from engines.cpu.hibari_graphs import FRAMES_PER_DURATION
+from engines.cpu.ort_session import open_session
+from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer
+from engines.model_files import HIBARI_TALKER
+from engines.model_store import ModelStore
+from engines.stepping import option_int, require_new, step_each
+from session_server.media import WordSpan
+
+_ENERGY = 129
+_VOICED = -0.6
+_LEAD_FRAMES = 4
+_TRAIL_FRAMES = 8
+_TRAIL_FRAMES_MID_SENTENCE = 4
+MIN_SPEED, MAX_SPEED = 0.25, 4.0
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> Talker:
+    """Options: `max_batch`."""
+    return Talker(store, max_batch=option_int(options, "max_batch", 1))
+
+
+class Talker:
+    """A `SteppedEngine` for Stage.TALKER. Clauses of a batch run one after the other."""
+
+    def __init__(self, store: ModelStore, *, max_batch: int = 1) -> None:
+        self._store = store
+        self._max_batch = max_batch
+        self._jobs: dict[JobKey, ClauseJob] = {}
+        self._graph: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(Stage.TALKER, self._max_batch, unit_samples=HOP, unit_rate=RATE)
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        """Read graph and dictionaries, and speak once so that the first clause is not slow."""
+        self._graph = open_session(self._store.path(HIBARI_TALKER))
+        self.speak(ClauseJob("Warm up, zorblax.", VOICES[0]))
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key)
+        if not isinstance(job, ClauseJob):
+            raise ValueError(f"the talker takes a ClauseJob, not {type(job).__name__}")
+        if job.voice not in VOICES:
+            raise ValueError(f"no voice {job.voice!r}: this engine has {', '.join(VOICES)}")
+        self._jobs[key] = job
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        """A clause is whole when it starts: nothing to feed."""
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return step_each(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._jobs.clear()
+        self._graph = None
+
+    def _advance(self, key: JobKey, job: ClauseJob, max_units: int) -> StepResult:
+        speech = self.speak(job)
+        return StepResult(key, speech, speech.units, finished=True)
+
+    def speak(self, job: ClauseJob) -> Speech:
+        """All frames of one clause."""
+        features: list[Array] = []
+        pitch: list[Array] = []
+        words: list[WordSpan] = []
+        units = 0
+        pronounced = shared_pronouncer()(job.text)
+        for i, sentence in enumerate(pronounced):
+            more = i + 1 < len(pronounced)
+            frames, f0, durations = self._run(sentence, job.speed)
+            ended = more or job.text.rstrip()[-1:] in ".!?…\"')"
+            begin, end = voiced_range(
+                frames, _TRAIL_FRAMES if ended else _TRAIL_FRAMES_MID_SENTENCE
+            )
+            words += word_spans(sentence, durations, begin, end, units)
+            features.append(frames[:, begin:end])
+            pitch.append(f0[begin:end])
+            units += end - begin
+        if not units:
+            return Speech(None, 0, 0)
+        joined = AcousticFrames(np.concatenate(features, axis=1), np.concatenate(pitch))
+        return Speech(joined, units, units * HOP, tuple(words))
+
+    def _run(self, sentence: PhonemeSentence, speed: float) -> tuple[Array, Array, Array]:
+        feeds = {
+            "ids": np.asarray([sentence.ids], np.int64),
+            "speed": np.asarray([min(max(speed, MIN_SPEED), MAX_SPEED)], np.float32),
+        }
+        features, f0, durations = self._graph.run(None, feeds)
+        if features.shape[1] != CHANNELS or not np.isfinite(features).all():
+            raise ValueError("the talker gave frames that are not finite")
+        return features[0], f0[0], durations
+
+
+def voiced_range(features: Array, trail: int = _TRAIL_FRAMES) -> tuple[int, int]:
+    """First and end frame of the speech in `features`, with margins; everything if all is quiet."""
+    loud = np.nonzero(features[_ENERGY] > _VOICED)[0]
+    if not len(loud):
+        return 0, int(features.shape[1])
+    return max(0, int(loud[0]) - _LEAD_FRAMES), min(features.shape[1], int(loud[-1]) + trail)
+
+
+def word_spans(
+    sentence: PhonemeSentence, durations: Array, begin: int, end: int, offset: int
+) -> list[WordSpan]:
+    """When each word of `sentence` sounds, with its frames begin..end placed at frame `offset`."""
+    edges = np.concatenate([[0], np.cumsum(durations)]) * FRAMES_PER_DURATION
+    edges = (np.clip(edges, begin, end) - begin + offset) * HOP
+    found: dict[int, tuple[int, int]] = {}
+    for i, owner in enumerate(sentence.owners):
+        if owner != NOBODY:
+            first = found[owner][0] if owner in found else int(edges[i])
+            found[owner] = (first, int(edges[i + 1]))
+    return [WordSpan(*sentence.spans[owner], *when) for owner, when in sorted(found.items())]

@@ -1,0 +1,217 @@
+"""The vocoder: spectra -> samples, frame by frame, by inverse Fourier transform and overlap-add.
+
+Owns the wave's running state: three hops of overlap, and the noise generator. The sum of three sources is
+made into sound: pulses shaped by the harmonic branch, noise, and a branch with free phase.
+
+Invariants: F frames give exactly F * HOP samples, whatever the chunks; output is `SAMPLES_BEHIND` samples
+behind until the last frame, which flushes the rest. Same seed and spectra, same samples: noise is drawn
+frame by frame, so that chunk sizes do not change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepRequest, StepResult
+from engines.cpu.acoustics import (
+    BINS,
+    HOP,
+    RATE,
+    VOICES,
+    WINDOW,
+    Array,
+    ComplexArray,
+    SpectralFrames,
+)
+from engines.model_store import ModelStore
+from engines.stepping import option_int, require_new, step_each
+
+SAMPLES_BEHIND = WINDOW // 2
+_OVERLAP = WINDOW // HOP
+_BEHIND_HOPS = SAMPLES_BEHIND // HOP
+_MAX_LOG = 7.0
+_KNEE = 0.8
+_PI = np.float32(np.pi)
+_HANN: Array = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
+_PULSE_WINDOW: Array = _HANN / np.float32(WINDOW / 4)
+_POWER: Array = (_HANN * _HANN).reshape(_OVERLAP, HOP)
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> Vocoder:
+    """Options: `seed` (of the noise, mixed with each job's own), `max_batch`."""
+    return Vocoder(
+        seed=option_int(options, "seed", 0), max_batch=option_int(options, "max_batch", 8)
+    )
+
+
+class OverlapAdd:
+    """One clause's wave: `push` spectra of consecutive frames, get the samples that are final."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._tail: Array = np.zeros((_OVERLAP - 1, HOP), np.float32)
+        self._frames = 0
+
+    def push(self, spectra: SpectralFrames) -> Array:
+        """float32 samples, nominally within -1..1."""
+        n = spectra.units
+        waves = np.fft.irfft(self._sources(spectra), WINDOW, axis=1).astype(np.float32, copy=False)
+        hops = (waves * _HANN).reshape(n, _OVERLAP, HOP)
+        y = np.zeros((n + _OVERLAP - 1, HOP), np.float32)
+        y[: _OVERLAP - 1] = self._tail
+        for k in range(_OVERLAP):
+            y[k : k + n] += hops[:, k]
+        self._tail = y[n:].copy()
+        first = self._frames
+        self._frames += n
+        return self._final(y, first, self._frames)
+
+    def flush(self) -> Array:
+        """The samples held back: no more frames come."""
+        return self._final(self._tail, self._frames, self._frames + _BEHIND_HOPS)
+
+    def _final(self, y: Array, first: int, end: int) -> Array:
+        """Of hops first..end, which begin `y`, those inside the signal, scaled to the windows' power."""
+        begin = max(first, _BEHIND_HOPS)
+        if end <= begin:
+            return y[0, :0]
+        power = _window_power(begin, end, self._frames)
+        samples: Array = (y[begin - first : end - first] / power).reshape(-1)
+        return samples
+
+    def _sources(self, s: SpectralFrames) -> ComplexArray:
+        """Complex spectra [n, BINS]."""
+        n = s.units
+        windows = np.lib.stride_tricks.sliding_window_view(s.pulses, WINDOW)[::HOP]
+        total: ComplexArray = np.fft.rfft(windows * _PULSE_WINDOW, axis=1).astype(
+            np.complex64, copy=False
+        )
+        total *= _polar(_magnitude(s.harmonic), _PI * np.tanh(s.harmonic_phase.T))
+        noise = self._rng.standard_normal((n, 2 * BINS), dtype=np.float32).view(np.complex64)
+        total += noise * _magnitude(s.noise)
+        total += _polar(_magnitude(s.free), s.free_phase.T)
+        return total
+
+
+def _magnitude(log: Array) -> Array:
+    result: Array = np.exp(np.minimum(log.T, _MAX_LOG, order="C"))
+    return result
+
+
+def _polar(magnitude: Array, angle: Array) -> ComplexArray:
+    """magnitude * exp(i angle), in half the time of a complex exponential."""
+    out = np.empty(angle.shape, np.complex64)
+    np.cos(angle, out=out.real)
+    np.sin(angle, out=out.imag)
+    out *= magnitude
+    return out
+
+
+def _window_power(begin: int, end: int, frames: int) -> Array:
+    """Summed squared windows over hops begin..end, of which frames 0..frames were added."""
+    hops = np.arange(begin, end)[:, None]
+    k = np.arange(_OVERLAP)[None, :]
+    present = ((hops - k >= 0) & (hops - k < frames)).astype(np.float32)
+    power: Array = present @ _POWER
+    return np.maximum(power, np.float32(1e-11))
+
+
+def to_pcm(samples: Array) -> bytes:
+    """s16le; above `_KNEE` of full scale the wave bends instead of clipping."""
+    level = np.abs(samples)
+    if level.size and float(level.max()) > _KNEE:
+        bent = _KNEE + (1 - _KNEE) * np.tanh((level - _KNEE) / (1 - _KNEE))
+        samples = np.where(level > _KNEE, np.copysign(bent, samples), samples)
+    pcm: bytes = np.rint(samples * 32767.0).astype("<i2").tobytes()
+    return pcm
+
+
+@dataclass(slots=True)
+class _Job:
+    wave: OverlapAdd
+    queue: deque[SpectralFrames] = field(default_factory=deque)
+    closed: bool = False
+
+
+class Vocoder:
+    """A `SteppedEngine` for Stage.VOCODER."""
+
+    def __init__(self, *, seed: int = 0, max_batch: int = 8) -> None:
+        self._seed = seed
+        self._max_batch = max_batch
+        self._jobs: dict[JobKey, _Job] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            Stage.VOCODER,
+            self._max_batch,
+            unit_samples=HOP,
+            unit_rate=RATE,
+            samples_behind=SAMPLES_BEHIND,
+        )
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        """Nothing to read: arithmetic only."""
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key)
+        if not isinstance(job, SpeechJob):
+            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
+        if job.voice not in VOICES:
+            raise ValueError(f"no voice {job.voice!r}: this engine has {', '.join(VOICES)}")
+        self._jobs[key] = _Job(OverlapAdd(noise_generator(self._seed, job.seed)))
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        job = self._jobs.get(key)
+        if job is None:
+            return
+        if isinstance(payload, SpectralFrames):
+            job.queue.append(payload)
+        elif payload is not None:
+            raise ValueError(f"the vocoder takes SpectralFrames, not {type(payload).__name__}")
+        job.closed = job.closed or last
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return step_each(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._jobs.clear()
+
+    def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
+        parts: list[Array] = []
+        units = 0
+        while job.queue and units < max_units:
+            piece, rest = split_frames(job.queue[0], max_units - units)
+            job.queue.popleft()
+            if rest is not None:
+                job.queue.appendleft(rest)
+            parts.append(job.wave.push(piece))
+            units += piece.units
+        finished = job.closed and not job.queue
+        if finished:
+            parts.append(job.wave.flush())
+        samples = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        output = Pcm(to_pcm(samples)) if samples.size else None
+        return StepResult(key, output, units, finished)
+
+
+def noise_generator(seed: int, job_seed: int) -> np.random.Generator:
+    """The noise of one job."""
+    return np.random.default_rng([seed & (2**64 - 1), job_seed & (2**64 - 1)])
+
+
+def split_frames(s: SpectralFrames, n: int) -> tuple[SpectralFrames, SpectralFrames | None]:
+    """The first `n` frames, and the others if there are any."""
+    return (s, None) if s.units <= n else (s.part(0, n), s.part(n, s.units))

@@ -1,0 +1,45 @@
+"""How an engine that works job by job answers a batch: one result per request, failures kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from engines.base import JobKey, StepRequest, StepResult
+
+Job = TypeVar("Job")
+
+
+def step_each(
+    batch: Sequence[StepRequest],
+    jobs: Mapping[JobKey, Job],
+    advance: Callable[[JobKey, Job, int], StepResult],
+) -> list[StepResult]:
+    """Advance each named job by itself. What one throws fails that one only; an unknown key (released while
+    its step was on the way) gives an empty, finished result."""
+    results = []
+    for request in batch:
+        key = request.key
+        job = jobs.get(key)
+        if job is None:
+            results.append(StepResult(key, finished=True))
+            continue
+        try:
+            results.append(advance(key, job, request.max_units))
+        except Exception as error:  # a job's failure is data here: the runtime fails that response
+            results.append(StepResult(key, error=f"{type(error).__name__}: {error}"))
+    return results
+
+
+def require_new(jobs: Mapping[JobKey, object], key: JobKey) -> None:
+    """Raises ValueError when `key` is already started: keys are never reused."""
+    if key in jobs:
+        raise ValueError(f"job {key} is already started")
+
+
+def option_int(options: Mapping[str, object], name: str, default: int) -> int:
+    """A whole number from an engine's options. Raises ValueError naming the option."""
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"engine option {name} must be a whole number, not {value!r}")
+    return value
