@@ -1,0 +1,47 @@
+"""Base64 payloads of client messages: audio and pictures.
+
+Standard or URL-safe alphabet, padding optional; any other character, white space included, is a fault.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+from session_server.protocol import error_codes
+from session_server.protocol.values import Json, text
+
+MAX_PAYLOAD = 15 * 1024 * 1024
+"""Bytes that one payload may decode to."""
+
+_MAX_ENCODED = MAX_PAYLOAD // 3 * 4 + 4
+_URL_SAFE = str.maketrans("-_", "+/")
+_DATA_URL = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,", re.IGNORECASE)
+
+
+def decode_base64(encoded: str, path: str) -> bytes:
+    """The bytes of a payload found at `path`."""
+    if len(encoded) > _MAX_ENCODED:
+        raise error_codes.payload_too_big(path, MAX_PAYLOAD)
+    if "-" in encoded or "_" in encoded:
+        encoded = encoded.translate(_URL_SAFE)
+    if len(encoded) % 4:
+        encoded += "=" * (-len(encoded) % 4)
+    try:
+        return binascii.a2b_base64(encoded, strict_mode=True)
+    except ValueError:  # binascii.Error is one; so is what non-ASCII text gives
+        raise error_codes.not_base64(path) from None
+
+
+def audio(value: Json, path: str) -> bytes:
+    return decode_base64(text(value, path), path)
+
+
+def image_data_url(value: Json, path: str) -> str:
+    """A `data:` URL of a picture whose payload is base64; its bytes are not looked at."""
+    url = text(value, path)
+    head = _DATA_URL.match(url)
+    if head is None:
+        raise error_codes.not_a_data_url(path)
+    decode_base64(url[head.end() :], path)
+    return url
