@@ -1,0 +1,42 @@
+"""Configuration: one frozen tree, filled from a file, the environment and flags, checked at the start.
+
+`load()` gives a `LoadedConfig`; whatever is wrong raises a ConfigError that names the key or file in one line.
+"""
+
+from __future__ import annotations
+
+from session_server.config.sources import ENV_PREFIX, LoadedConfig, Setting, load, shipped
+from session_server.config.tree import (
+    AuthConfig,
+    Config,
+    DrainConfig,
+    EchoGuardConfig,
+    GraphConfig,
+    LimitsConfig,
+    ObservabilityConfig,
+    SchedulerConfig,
+    ServerConfig,
+    SessionConfig,
+    StageConfig,
+    VadConfig,
+)
+
+__all__ = [
+    "ENV_PREFIX",
+    "AuthConfig",
+    "Config",
+    "DrainConfig",
+    "EchoGuardConfig",
+    "GraphConfig",
+    "LimitsConfig",
+    "LoadedConfig",
+    "ObservabilityConfig",
+    "SchedulerConfig",
+    "ServerConfig",
+    "SessionConfig",
+    "Setting",
+    "StageConfig",
+    "VadConfig",
+    "load",
+    "shipped",
+]

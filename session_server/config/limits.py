@@ -1,0 +1,113 @@
+"""Bounds of the configuration: what is impossible is refused at the start, by name, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from session_server.config.shape import Where, leaves
+from session_server.config.tree import Config
+from session_server.errors import ConfigError
+
+_DAY_MS = 86_400_000
+_GIB = 1024**3
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "server.port": (0, 65_535),
+    "server.max_body_bytes": (1024, _GIB),
+    "server.max_message_bytes": (20 * 1024 * 1024, _GIB),
+    "server.heartbeat_s": (0, 3600),
+    "server.close_wait_s": (0.1, 60),
+    "server.outbox_bytes": (512 * 1024, _GIB),
+    "server.outbox_wait_s": (0.1, 600),
+    "server.send_buffer_bytes": (0, 64 * 1024 * 1024),
+    "auth.secret_default_s": (10, 7200),
+    "auth.max_secrets": (1, 1_000_000),
+    "limits.max_sessions": (1, 100_000),
+    "limits.retry_after_s": (1, 3600),
+    "drain.answer_s": (0, 3600),
+    "drain.close_s": (0.1, 600),
+    "session.speed": (0.25, 1.5),
+    "session.silence_ms": (0, 10_000),
+    "session.threshold": (0, 1),
+    "session.prefix_padding_ms": (0, 5_000),
+    "session.max_output_tokens": (1, 4096),
+    "core.lead_sent_ms": (40, 60_000),
+    "core.delta_ms": (20, 100),
+    "core.lead_generated_ms": (40, 120_000),
+    "core.speech_off_margin": (0, 1),
+    "core.max_session_ms": (0, 7 * _DAY_MS),
+    "core.max_items": (2, 1_000_000),
+    "core.max_input_ms": (1_000, _DAY_MS),
+    "observability.loop_lag_ms": (10, 60_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Two keys of which the first must not exceed the second."""
+
+    low: str
+    high: str
+
+
+_ORDERS = (
+    _Order("core.lead_sent_ms", "core.lead_generated_ms"),
+    _Order("core.delta_ms", "core.lead_sent_ms"),
+    _Order("core.duck_ms", "core.commit_ms"),
+    _Order("core.complete_silence_ms", "core.incomplete_silence_ms"),
+    _Order("core.turn_model_after_ms", "core.complete_silence_ms"),
+    _Order("core.max_speech_ms", "core.max_input_ms"),
+)
+
+
+def check(config: Config, where: Where) -> None:
+    """Raise ConfigError for the first value that can't work."""
+    values = dict(leaves(config))
+    for key, value in values.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            _within(key, value, _BOUNDS.get(key, _default_bounds(key)), where)
+    for order in _ORDERS:
+        low, high = values[order.low], values[order.high]
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            raise ConfigError(
+                f"{order.low}: {low} is more than {order.high} = {high} ({where(order.low)})"
+            )
+    for text, say in _TEXTS.items():
+        problem = say(values[text])
+        if problem:
+            raise ConfigError(f"{text}: {problem} ({where(text)})")
+
+
+def _default_bounds(key: str) -> tuple[float, float]:
+    """Milliseconds of the core are spans of time: not negative, at most a day."""
+    if key.startswith("core.") and key.endswith("_ms"):
+        return (0, _DAY_MS)
+    return (float("-inf"), float("inf"))
+
+
+def _within(key: str, value: float, bounds: tuple[float, float], where: Where) -> None:
+    low, high = bounds
+    if not low <= value <= high:
+        raise ConfigError(f"{key}: {value} is not within {low:g} and {high:g} ({where(key)})")
+
+
+def _not_empty(value: object) -> str | None:
+    return None if value else "must not be empty"
+
+
+def _proper_keys(value: object) -> str | None:
+    keys = value if isinstance(value, tuple) else ()
+    if any(not key.strip() or key != key.strip() for key in keys):
+        return "a key must not be empty or have blanks around it"
+    if any(key.startswith("ek_") for key in keys):
+        return "a key must not begin with ek_, which marks ephemeral keys"
+    return None
+
+
+_TEXTS: dict[str, Callable[[object], str | None]] = {
+    "server.host": _not_empty,
+    "server.model": _not_empty,
+    "session.voice": _not_empty,
+    "auth.keys": _proper_keys,
+}

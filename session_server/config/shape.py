@@ -1,0 +1,137 @@
+"""From untyped values (YAML, text of a variable) to the data classes of `tree`, with exact complaints.
+
+Invariants: every error is a ConfigError whose text names the dotted key and nothing but one line; an
+unknown key is an error with the nearest known name; no value is converted silently, except an integer to a
+float and a list to a tuple or frozenset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, cast
+
+from session_server.config.tree import SECRET_KEYS
+from session_server.errors import ConfigError
+
+Where = Callable[[str], str]
+"""Says where the value of a dotted key came from: `file x.yaml`, `variable Y`, `flag --z`."""
+
+_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+@cache
+def hints(cls: type) -> dict[str, Any]:
+    """Resolved annotations of a data class's fields."""
+    return typing.get_type_hints(cls)
+
+
+def build(cls: type, values: Mapping[str, object], where: Where, prefix: str = "") -> Any:  # noqa: ANN401
+    """An instance of data class `cls`; absent keys keep their defaults."""
+    known = [f.name for f in dataclasses.fields(cls)]
+    arguments: dict[str, object] = {}
+    for key, value in values.items():
+        dotted = f"{prefix}{key}"
+        if key not in known:
+            raise ConfigError(f"{dotted}: unknown key{_guess(key, known)} ({where(dotted)})")
+        arguments[key] = convert(hints(cls)[key], value, where, dotted)
+    missing = [
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.default is dataclasses.MISSING
+        and f.default_factory is dataclasses.MISSING
+        and f.name not in arguments
+    ]
+    if missing:
+        raise ConfigError(f"{prefix}{missing[0]}: is missing ({where(prefix.rstrip('.'))})")
+    return cls(**arguments)
+
+
+def convert(kind: Any, value: object, where: Where, key: str) -> object:  # noqa: ANN401
+    """`value` as `kind`, or a ConfigError that names `key`."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return build(cast("type", kind), _mapping(value, where, key), where, f"{key}.")
+    if origin in (typing.Union, types.UnionType):
+        return _union(args, value, where, key)
+    if origin is typing.Literal:
+        if value not in args:
+            allowed = ", ".join(str(a) for a in args)
+            raise ConfigError(
+                f"{key}: must be one of {allowed}, not {_shown(key, value)} ({where(key)})"
+            )
+        return value
+    if origin in (tuple, frozenset, list):
+        items = _list(value, where, key)
+        return origin(convert(args[0], item, where, f"{key}[{i}]") for i, item in enumerate(items))
+    if origin is not None and issubclass(origin, Mapping):
+        named = _mapping(value, where, key)
+        return {n: convert(args[1], item, where, f"{key}.{n}") for n, item in named.items()}
+    return _plain(kind, value, where, key)
+
+
+def _plain(kind: Any, value: object, where: Where, key: str) -> object:  # noqa: ANN401
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in _NAMES and type(value) is not kind:
+        raise ConfigError(f"{key}: must be {_NAMES[kind]}, not {_shown(key, value)} ({where(key)})")
+    if kind is type(None) and value is not None:
+        raise ConfigError(f"{key}: must be null ({where(key)})")
+    return value
+
+
+def _union(kinds: tuple[Any, ...], value: object, where: Where, key: str) -> object:
+    if value is None and type(None) in kinds:
+        return None
+    rest = [kind for kind in kinds if kind is not type(None)]
+    # the exact type first: an int must not become a float where both are allowed
+    for kind in sorted(rest, key=lambda kind: type(value) is not kind):
+        try:
+            return convert(kind, value, where, key)
+        except ConfigError:
+            if len(rest) == 1:
+                raise
+    raise ConfigError(f"{key}: {_shown(key, value)} has a wrong type ({where(key)})")
+
+
+def _mapping(value: object, where: Where, key: str) -> dict[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(
+            f"{key}: must be a section of named keys, not {_shown(key, value)} ({where(key)})"
+        )
+    return dict(value)
+
+
+def _list(value: object, where: Where, key: str) -> list[object]:
+    if not isinstance(value, list | tuple | frozenset | set):
+        raise ConfigError(f"{key}: must be a list, not {_shown(key, value)} ({where(key)})")
+    return list(value)
+
+
+def _shown(key: str, value: object) -> str:
+    """The value for an error text; a secret stays out of it."""
+    return "(hidden)" if key.split("[")[0] in SECRET_KEYS else repr(value)
+
+
+def _guess(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    return f", did you mean '{near[0]}'?" if near else ""
+
+
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted key and value of every leaf, in the order of definition."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    elif isinstance(value, Mapping) and value:
+        named = dict(value)
+    else:
+        yield prefix, value
+        return
+    for name, item in named.items():
+        yield from leaves(item, f"{prefix}.{name}" if prefix else name)

@@ -1,0 +1,183 @@
+"""Where configuration comes from: defaults, then a YAML file, then the environment, then flags.
+
+Later sources win key by key. Variables are `SESSION_SERVER__SECTION__KEY=value`, the value in YAML
+(`SESSION_SERVER__SERVER__PORT=9000`, `SESSION_SERVER__AUTH__KEYS='[a, b]'`). Every effective value remembers
+the source that set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from session_server.config import limits
+from session_server.config.shape import build, leaves
+from session_server.config.tree import SECRET_KEYS, Config
+from session_server.errors import ConfigError
+
+ENV_PREFIX = "SESSION_SERVER__"
+DEFAULT_FILE = "cpu.yaml"
+_MAX_FILE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value, as `check` prints it; secrets are masked."""
+
+    key: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """The configuration, and who said what."""
+
+    config: Config
+    sources: Mapping[str, str]
+    file: str
+
+    def settings(self) -> list[Setting]:
+        """Every leaf with its source, in the order of definition."""
+        return [
+            Setting(key, _mask(key, value), _source(self.sources, key) or "default")
+            for key, value in leaves(self.config)
+        ]
+
+
+def load(
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> LoadedConfig:
+    """Read all sources; `file` None means the default file. `flags` maps dotted keys to typed values, None for
+    flags not given. Raises ConfigError, one line."""
+    name, text = _read_file(file)
+    sources: dict[str, str] = {}
+    merged: dict[str, object] = {}
+    tree = _parse_file(name, text)
+    if "graph" not in tree:  # a file may leave the models alone and change only its own keys
+        default = _parse_file(DEFAULT_FILE, shipped(DEFAULT_FILE) or "")
+        _merge(merged, {"graph": default.get("graph")}, f"file {DEFAULT_FILE}", sources)
+    _merge(merged, tree, f"file {name}", sources)
+    for variable, value in sorted((env or {}).items()):
+        if variable.startswith(ENV_PREFIX):
+            _merge(merged, _from_variable(variable, value), f"variable {variable}", sources)
+    for key, typed in (flags or {}).items():
+        if typed is not None:
+            _merge(merged, _nest(key.split("."), typed), f"flag for {key}", sources)
+
+    def where(key: str) -> str:
+        return _source(sources, key) or "default"
+
+    config: Config = build(Config, merged, where)
+    limits.check(config, where)
+    return LoadedConfig(config, sources, name)
+
+
+def shipped(name: str) -> str | None:
+    """Text of a file of `configs/`: from the installed package, or from the checkout; None: no such file."""
+    for folder in (
+        resources.files("session_server") / "configs",
+        Path(__file__).resolve().parents[2] / "configs",
+    ):
+        candidate = folder / name
+        if candidate.is_file():
+            return candidate.read_text(encoding="utf-8")
+    return None
+
+
+def _read_file(file: Path | None) -> tuple[str, str]:
+    if file is None:
+        text = shipped(DEFAULT_FILE)
+        if text is None:
+            raise ConfigError(f"{DEFAULT_FILE}: the default configuration file is not installed")
+        return DEFAULT_FILE, text
+    try:
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            raise ConfigError(f"{file}: is too large for a configuration file")
+        return str(file), file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = shipped(file.name) if file.parent in (Path(), Path("configs")) else None
+        if text is None:
+            raise ConfigError(f"{file}: no such file") from None
+        return file.name, text
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ConfigError(f"{file}: {reason}") from None
+
+
+def _parse_file(name: str, text: str) -> dict[str, object]:
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML: {_one_line(error)}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{name}: must hold named sections, not {type(tree).__name__}")
+    return {str(key): value for key, value in tree.items()}
+
+
+def _from_variable(variable: str, text: str) -> dict[str, object]:
+    path = variable[len(ENV_PREFIX) :].lower().split("__")
+    if not all(path):
+        raise ConfigError(f"{variable}: must look like {ENV_PREFIX}SECTION__KEY")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{variable}: not a YAML value: {_one_line(error)}") from None
+    return _nest(path, value)
+
+
+def _nest(path: list[str], value: object) -> dict[str, object]:
+    for name in reversed(path):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _merge(
+    into: dict[str, object],
+    new: Mapping[str, object],
+    source: str,
+    sources: dict[str, str],
+    prefix: str = "",
+) -> None:
+    for key, value in new.items():
+        dotted = f"{prefix}{key}"
+        old = into.get(key)
+        if isinstance(value, dict):
+            if not isinstance(old, dict):
+                old = {}
+                into[key] = old
+            sources.setdefault(dotted, source)
+            _merge(old, value, source, sources, f"{dotted}.")
+        elif value is None and isinstance(old, dict):
+            continue  # an empty section in a file changes nothing
+        else:
+            into[key] = value
+            sources[dotted] = source
+
+
+def _source(sources: Mapping[str, str], key: str) -> str | None:
+    """The source of `key`: its own, or for an item of a list that of the list."""
+    key = key.split("[")[0]
+    return sources.get(key)
+
+
+def _mask(key: str, value: object) -> object:
+    if key in SECRET_KEYS and isinstance(value, tuple):
+        return f"({len(value)} configured)"
+    return value
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    place = f" at line {mark.line + 1}" if mark is not None else ""
+    return " ".join(f"{problem}{place}".split())

@@ -1,0 +1,141 @@
+"""The whole configuration as one frozen tree of data classes.
+
+Owns names, types and defaults. Values come from `session_server.config.sources`; bounds are in
+`session_server.config.limits`. Units are in the names. Secrets (`auth.keys`) are never printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from session_server.core.settings import CoreParams
+
+Scalar = str | int | float | bool | None
+Options = Mapping[str, "Scalar | list[Scalar]"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The listening socket, HTTP and WebSocket."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    model: str = "session-server-cpu"
+    max_body_bytes: int = 1024 * 1024
+    max_message_bytes: int = 32 * 1024 * 1024
+    heartbeat_s: float = 20.0
+    close_wait_s: float = 5.0
+    outbox_bytes: int = 4 * 1024 * 1024
+    outbox_wait_s: float = 10.0
+    send_buffer_bytes: int = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AuthConfig:
+    """Keys that clients must show; none configured: every client is let in."""
+
+    keys: tuple[str, ...] = ()
+    secret_default_s: int = 600
+    max_secrets: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """How many sessions one server holds, and what it tells the ones too many."""
+
+    max_sessions: int = 64
+    retry_after_s: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DrainConfig:
+    """SIGTERM: running answers have `answer_s` to end, then connections have `close_s` to close."""
+
+    answer_s: float = 20.0
+    close_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """What a session is like until its client says otherwise."""
+
+    instructions: str = "You are a helpful voice assistant. Answer briefly, in plain words."
+    voice: str = "heart"
+    speed: float = 1.0
+    turn_detection: Literal["server_vad", "semantic_vad", "manual"] = "server_vad"
+    silence_ms: int = 500
+    threshold: float = 0.5
+    prefix_padding_ms: int = 300
+    transcribe: bool = False
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VadConfig:
+    """Which voice activity detector listens."""
+
+    engine: Literal["silero", "webrtc"] = "silero"
+
+
+@dataclass(frozen=True, slots=True)
+class EchoGuardConfig:
+    """Our own voice coming back through the microphone must not interrupt us."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """The order of work in every stage."""
+
+    policy: Literal["fcfs", "liveserve", "deadline"] = "deadline"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageConfig:
+    """One node of the model graph: the engine that runs it, and that engine's own options."""
+
+    engine: str
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphConfig:
+    """The model graph; the stages' names and engines are checked when the graph is built."""
+
+    family: str = "cpu"
+    models: str | None = None
+    stages: Mapping[str, StageConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservabilityConfig:
+    """Logs and metrics. Transcripts and secrets are never logged, at any level."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    metrics: bool = True
+    loop_lag_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The root. Dotted keys (`server.port`) name the leaves in files, flags and errors."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    drain: DrainConfig = field(default_factory=DrainConfig)
+    session: SessionConfig = field(default_factory=SessionConfig)
+    core: CoreParams = field(default_factory=CoreParams)
+    vad: VadConfig = field(default_factory=VadConfig)
+    echo_guard: EchoGuardConfig = field(default_factory=EchoGuardConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    graph: GraphConfig = field(default_factory=GraphConfig)
+    observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)
+
+
+SECRET_KEYS = frozenset({"auth.keys"})

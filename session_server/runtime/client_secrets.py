@@ -1,0 +1,70 @@
+"""Ephemeral keys: short-lived, unguessable, each with the session that its connections start with.
+
+Owns the store. Invariants: at most `capacity` keys (the one that expires first goes first); an expired key is
+unknown; only digests are kept, so a dump of the store opens no door. Units: unix seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PREFIX = "ek_"
+MIN_LIFE_S = 10
+MAX_LIFE_S = 7200
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSession:
+    """The `session` object given when the key was minted, validated then; None: all defaults."""
+
+    session: Mapping[str, object] | None
+    expires_at: int
+
+
+class ClientSecrets:
+    """Mints and finds ephemeral keys."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._live: dict[bytes, SecretSession] = {}
+        self._by_expiry: list[tuple[int, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def mint(
+        self, session: Mapping[str, object] | None, life_s: int, now_s: int
+    ) -> tuple[str, int]:
+        """A new key and when it expires."""
+        self._expire(now_s)
+        while len(self._live) >= self._capacity:
+            self._forget_first()
+        value = PREFIX + secrets.token_urlsafe(32)
+        digest = _digest(value)
+        expires_at = now_s + life_s
+        self._live[digest] = SecretSession(session, expires_at)
+        heapq.heappush(self._by_expiry, (expires_at, digest))
+        return value, expires_at
+
+    def find(self, value: str, now_s: int) -> SecretSession | None:
+        """What the key stands for; None when it is unknown or has expired. A key may be used again."""
+        if not value.startswith(PREFIX):
+            return None
+        self._expire(now_s)
+        return self._live.get(_digest(value))
+
+    def _expire(self, now_s: int) -> None:
+        while self._by_expiry and self._by_expiry[0][0] <= now_s:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        _, digest = heapq.heappop(self._by_expiry)
+        del self._live[digest]
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()

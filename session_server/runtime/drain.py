@@ -1,0 +1,87 @@
+"""Going down in good order: no new session, running answers may end, then a clean close; or at once.
+
+Phases, each bounded: serving -> finishing (`answer_s`: answers may end; idle sessions close with 1001) ->
+closing (`close_s`: every connection left is closed with 1001) -> done. `force` skips what is left.
+Runs on the event loop; units: seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+
+from session_server.runtime.registry import Drainable, Refusal, Registry
+
+_log = logging.getLogger(__name__)
+
+CLOSE_GOING_AWAY = 1001
+REASON = "the server is going down"
+
+
+class Phase(enum.Enum):
+    SERVING = "serving"
+    FINISHING = "finishing"
+    CLOSING = "closing"
+    DONE = "done"
+
+
+class Drain:
+    """The way down of one server; `request` begins it and a second `request` forces it."""
+
+    def __init__(self, registry: Registry, answer_s: float, close_s: float) -> None:
+        self._registry = registry
+        self._answer_s = answer_s
+        self._close_s = close_s
+        self._requested = asyncio.Event()
+        self._forced = asyncio.Event()
+        self._empty = asyncio.Event()
+        self.phase = Phase.SERVING
+        registry.on_empty(self._empty.set)
+
+    @property
+    def forced(self) -> bool:
+        return self._forced.is_set()
+
+    def request(self) -> None:
+        """SIGTERM or Ctrl-C. Synchronous: from here on nobody is let in."""
+        if self._requested.is_set():
+            self._forced.set()
+            return
+        self._requested.set()
+        self.phase = Phase.FINISHING
+        self._registry.block(Refusal.DRAINING, REASON)
+
+    async def requested(self) -> None:
+        """Wait until the way down begins."""
+        await self._requested.wait()
+
+    async def finish(self) -> bool:
+        """Go down; True when every session ended by itself or by a clean close."""
+        for connection in self._registry.connections():
+            if isinstance(connection.endpoint, Drainable):
+                connection.endpoint.start_drain()
+            elif connection.outbox is not None:
+                connection.outbox.close(CLOSE_GOING_AWAY, REASON)
+        if not await self._emptied(self._answer_s):
+            self.phase = Phase.CLOSING
+            _log.info("closing %d sessions that are still answering", len(self._registry))
+            for connection in self._registry.connections():
+                if connection.outbox is not None:
+                    connection.outbox.close(CLOSE_GOING_AWAY, REASON)
+            await self._emptied(self._close_s)
+        self.phase = Phase.DONE
+        return not len(self._registry)
+
+    async def _emptied(self, within_s: float) -> bool:
+        """Whether the last session left in time; a forced end does not wait."""
+        self._empty.clear()
+        if not len(self._registry):
+            return True
+        waits = [asyncio.ensure_future(e.wait()) for e in (self._empty, self._forced)]
+        try:
+            await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return not len(self._registry)

@@ -1,0 +1,111 @@
+"""HTTP answers that are not successes, and CORS: one shape for all, that of OpenAI's API.
+
+Every error body is `{"error": {"type", "code", "message", "param"}}`. A fault of ours answers 500 without
+details and logs them without headers, since those hold keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from session_server.errors import ClientFault
+from session_server.protocol.error_codes import error_body
+from session_server.runtime.registry import NotAdmitted
+
+_log = logging.getLogger(__name__)
+
+HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_STATUS_OF_CODE = {"invalid_api_key": 401}
+
+
+def failure(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    param: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> web.Response:
+    """An error response. Statuses from 500 on are `server_error`s, the others the client's."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    fault = ClientFault(code, message, param=param, type=kind)
+    return web.Response(
+        status=status, body=error_body(fault), content_type="application/json", headers=headers
+    )
+
+
+def not_admitted(refusal: NotAdmitted) -> web.Response:
+    """503 with Retry-After; the reason stands in the body."""
+    return failure(
+        503,
+        "inference_rate_limit_exceeded",
+        f"No session can be opened now: {refusal.message}.",
+        param=refusal.refusal.value,
+        headers={"Retry-After": str(refusal.retry_after_s)},
+    )
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.StreamResponse:
+    """Turn whatever a handler raises into an error body."""
+    try:
+        return await handler(request)
+    except ClientFault as fault:
+        return web.Response(
+            status=_STATUS_OF_CODE.get(fault.code, 400),
+            body=error_body(fault),
+            content_type="application/json",
+        )
+    except NotAdmitted as refusal:
+        return not_admitted(refusal)
+    except web.HTTPException as error:
+        return _from_http(request, error)
+    except Exception:
+        _log.exception("%s %s failed", request.method, request.path)
+        return failure(500, "server_error", "The server had an error; the request may be retried.")
+
+
+def _from_http(request: web.Request, error: web.HTTPException) -> web.Response:
+    if error.status == 404:
+        text = f"Unknown request URL: {request.method} {request.path}."
+        return failure(404, "unknown_url", text)
+    if error.status == 405:
+        text = f"Not allowed here: {request.method} {request.path}."
+        allow = error.headers.get("Allow", "")
+        return failure(405, "method_not_allowed", text, headers={"Allow": allow})
+    if error.status == 413:
+        return failure(413, "request_too_large", "The request body is too large.")
+    return failure(error.status, "invalid_request", error.text or error.reason)
+
+
+def _crosses_origins(request: web.BaseRequest) -> bool:
+    return request.path.startswith(("/v1/realtime", "/realtime"))
+
+
+async def allow_origins(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """CORS headers on every answer of the realtime routes, errors included."""
+    if _crosses_origins(request) and response.status != 101:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        response.headers["Access-Control-Expose-Headers"] = "Location"
+
+
+async def preflight(request: web.Request) -> web.Response:
+    """OPTIONS of the realtime routes: any header that is asked for is allowed."""
+    asked = request.headers.get("Access-Control-Request-Headers", "")
+    names = ["Authorization", "Content-Type"]
+    known = {name.lower() for name in names}
+    names += [
+        n for n in (part.strip() for part in asked.split(",")) if n and n.lower() not in known
+    ]
+    return web.Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+            "Access-Control-Allow-Headers": ", ".join(names),
+            "Access-Control-Max-Age": "86400",
+        },
+    )

@@ -1,0 +1,132 @@
+"""The sessions of this server: who is in, who may come in, and whom a message is for.
+
+Invariants: admission is one synchronous decision on the event loop's thread (no `await` between the look and
+the count), so N simultaneous connects at limit L let in exactly L; a slot is given back exactly once, by the
+context manager that took it; messages for a session that has gone are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from session_server.ids import NewId, random_id
+from session_server.runtime.messages import ToSession
+from session_server.transports.base import Endpoint, Outbox
+
+
+class Refusal(enum.Enum):
+    """Why a session was not let in; the value is a metric label and part of the HTTP body."""
+
+    FULL = "full"
+    STARTING = "starting"
+    DRAINING = "draining"
+    ENGINE = "engine"
+
+
+class NotAdmitted(Exception):
+    """No session can be opened now."""
+
+    def __init__(self, refusal: Refusal, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+@runtime_checkable
+class Receiver(Protocol):
+    """An endpoint that takes messages of the engine host."""
+
+    def on_message(self, message: ToSession) -> None: ...
+
+
+@runtime_checkable
+class Drainable(Protocol):
+    """An endpoint that ends by itself after its running answer: it closes its outbox with 1001."""
+
+    def start_drain(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Connection:
+    """One admitted session. `endpoint` and `outbox` are there from the upgrade on."""
+
+    session_id: str
+    outbox: Outbox | None = None
+    endpoint: Endpoint | None = None
+
+
+class Registry:
+    """All live sessions of one server."""
+
+    def __init__(self, max_sessions: int, retry_after_s: int, new_id: NewId = random_id) -> None:
+        self._max = max_sessions
+        self._retry_after_s = retry_after_s
+        self._new_id = new_id
+        self._live: dict[str, Connection] = {}
+        self._empty: list[Callable[[], None]] = []
+        self._blocked: tuple[Refusal, str] | None = (Refusal.STARTING, "the engines are starting")
+        self.refused: Counter[Refusal] = Counter()
+        self.undeliverable = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def capacity(self) -> int:
+        return self._max
+
+    def open(self) -> None:
+        """Let sessions in: the engines are ready."""
+        self._blocked = None
+
+    def block(self, refusal: Refusal, message: str) -> None:
+        """Let nobody in, with this reason."""
+        self._blocked = (refusal, message)
+
+    @property
+    def blocked(self) -> tuple[Refusal, str] | None:
+        return self._blocked
+
+    @contextmanager
+    def admit(self) -> Iterator[Connection]:
+        """Hold a slot. Raises NotAdmitted at once when there is none."""
+        if self._blocked is not None:
+            self._refuse(*self._blocked)
+        if len(self._live) >= self._max:
+            self._refuse(Refusal.FULL, f"the server holds its limit of {self._max} sessions")
+        connection = Connection(self._new_id("sess"))
+        self._live[connection.session_id] = connection
+        try:
+            yield connection
+        finally:
+            del self._live[connection.session_id]
+            if not self._live:
+                for notify in self._empty:
+                    notify()
+
+    def on_empty(self, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever the last session has gone."""
+        self._empty.append(notify)
+
+    def connections(self) -> list[Connection]:
+        """The live sessions, as a list of its own."""
+        return list(self._live.values())
+
+    def deliver(self, message: ToSession) -> None:
+        """Hand a message of the engine host to its session. Event loop thread only."""
+        connection = self._live.get(message.session)
+        endpoint = connection.endpoint if connection is not None else None
+        if isinstance(endpoint, Receiver):
+            endpoint.on_message(message)
+        else:
+            self.undeliverable += 1
+
+    def _refuse(self, refusal: Refusal, message: str) -> None:
+        self.refused[refusal] += 1
+        raise NotAdmitted(refusal, message, self._retry_after_s)
