@@ -1,0 +1,350 @@
+"""One session's shell: frames in, core, frames out.
+
+Owns one `core.Session` and is its only writer. Everything runs on the event loop's thread; there is no task
+of its own: whatever happens (a frame, a message of the host, a written delta, the timer) is fed to the core, its
+actions are carried out in order, and one timer is armed. Work is cut so that a flood from one client costs
+the others no more than SLICE_NS at a time.
+
+A fault of ours ends this session with close code 1011 and harms no other. Units: nanoseconds of `clock`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from session_server.audio.echo_guard import EchoGuard
+from session_server.audio.formats import AudioFormat
+from session_server.audio.vad import VoiceActivity
+from session_server.clock import Clock, unix_seconds
+from session_server.core import actions, events
+from session_server.core.items import InputAudioContent
+from session_server.core.session import Session
+from session_server.core.settings import CoreParams
+from session_server.errors import ClientFault
+from session_server.ids import NewId
+from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.observability.metrics import Metrics
+from session_server.protocol import client_events as wire
+from session_server.protocol.client_events import decode_client_event
+from session_server.protocol.frames import encode
+from session_server.protocol.response_config import parse_response
+from session_server.protocol.server_events import ServerEvent, error_of
+from session_server.protocol.session_config import SessionConfig, SessionRules
+from session_server.protocol.session_merge import apply_update
+from session_server.runtime import intents, seam
+from session_server.runtime.ears import Ears
+from session_server.runtime.messages import CloseSession, ToHost, ToSession
+from session_server.runtime.spelling import Speller
+from session_server.runtime.turn_timing import TurnTiming
+from session_server.runtime.voice import Voice
+from session_server.transports.base import Outbox
+
+_log = logging.getLogger(__name__)
+
+SLICE_NS = 5 * NS_PER_MS
+MAX_INBOX_BYTES = 64 * 1024 * 1024
+CLOSE_INTERNAL_ERROR = 1011
+CLOSE_POLICY = 1008
+CLOSE_TRY_AGAIN_LATER = 1013
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """What every session of a server shares. `post` hands a message to the engine host."""
+
+    rules: SessionRules
+    params: CoreParams
+    clock: Clock
+    new_id: NewId
+    metrics: Metrics
+    post: Callable[[ToHost], None]
+    make_vad: Callable[[], VoiceActivity]
+    make_echo_guard: Callable[[], EchoGuard | None]
+
+
+class SessionTask:
+    """An `Endpoint` of a transport, a `Receiver` of the host's messages."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        services: SessionServices,
+        session_id: str,
+        model: str,
+        config: SessionConfig,
+    ) -> None:
+        now = services.clock.now()
+        self.session_id = session_id
+        self._outbox = outbox
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._config = config
+        self._core = Session(
+            intents.core_settings(config, services.rules.voices),
+            services.params,
+            services.new_id,
+            now,
+        )
+        life_ms = services.params.max_session_ms
+        expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
+        self._speller = Speller(services.new_id, session_id, model, expires_at, config)
+        self._ears = Ears(
+            AudioFormat(config.input.format.value),
+            services.make_vad(),
+            services.make_echo_guard(),
+            services.params.max_input_ms,
+        )
+        self._voice = Voice(outbox, self._ears.echo, AudioFormat(config.output.format.value))
+        self._timing = TurnTiming(services.metrics)
+        self._inbox: deque[str | bytes] = deque()
+        self._inbox_bytes = 0
+        self._listening: Iterator[events.Event] | None = None
+        self._pumping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        self._began = now
+        self._outcome = "closed"
+        self._ended = False
+        self._send(self._speller.session_created())
+        self._arm()
+
+    @property
+    def core(self) -> Session:
+        """The pure session, for inspection only."""
+        return self._core
+
+    # -- Endpoint
+
+    def on_frame(self, frame: str | bytes) -> None:
+        if self._ended:
+            return
+        self._inbox.append(frame)
+        self._inbox_bytes += len(frame)
+        if self._inbox_bytes > MAX_INBOX_BYTES:
+            self._outbox.close(CLOSE_POLICY, "too much input at once")
+            return
+        if not self._pumping:
+            self._pump()
+
+    def on_audio_written(self, response_id: str, end_sample: int) -> None:
+        self._feed(events.AudioWritten(response_id, end_sample))
+        self._arm()
+
+    def on_closed(self) -> None:
+        if self._ended:
+            return
+        self._feed(events.Disconnected())
+        self._end()
+
+    # -- Receiver and Drainable
+
+    def on_message(self, message: ToSession) -> None:
+        """A message of the engine host, for this session."""
+        event = seam.from_host(message)
+        if event is not None:
+            self._feed(event)
+            self._arm()
+
+    def start_drain(self) -> None:
+        """The server goes down: the running answer may end, then the connection closes."""
+        self._feed(events.DrainStarted())
+        self._arm()
+
+    # -- input
+
+    def _pump(self) -> None:
+        """Work off the inbox for at most one slice; the rest in the loop's next turn."""
+        clock = self._services.clock
+        until = clock.now() + SLICE_NS
+        self._pumping = False
+        while not self._ended:
+            if self._listening is not None:
+                event = next(self._listening, None)
+                if event is None:
+                    self._listening = None
+                else:
+                    self._feed(event)
+            elif self._inbox:
+                frame = self._inbox.popleft()
+                self._inbox_bytes -= len(frame)
+                self._take(frame)
+            else:
+                break
+            if clock.now() >= until:
+                self._pumping = True
+                self._loop.call_soon(self._pump)
+                break
+        self._arm()
+
+    def _take(self, frame: str | bytes) -> None:
+        playback = self._config.extensions.playback is not None
+        try:
+            self._act_on(decode_client_event(frame, playback=playback))
+        except ClientFault as fault:
+            self._services.metrics.count("client_errors", fault.code)
+            self._send(error_of(fault, self._speller.event_id()))
+        except Exception:
+            self._crash("a client event could not be handled")
+
+    def _act_on(self, event: wire.ClientEvent) -> None:
+        match event:
+            case wire.InputAudioAppend(audio):
+                if audio:
+                    self._listening = self._ears.listen(audio, self._services.clock.now())
+            case wire.SessionUpdate(session, event_id):
+                self._update(session, event_id)
+            case wire.ResponseCreate(response, event_id):
+                self._request(response, event_id)
+            case wire.InputAudioClear():
+                self._ears.clear()
+                self._feed(self._understood(event))
+            case _:
+                self._feed(self._understood(event))
+
+    def _understood(self, event: intents.Simple) -> events.ClientEvent:
+        rate = self._config.output.format.rate
+        return intents.core_event(event, self._services.new_id, rate)
+
+    def _update(self, session: dict[str, object], event_id: str | None) -> None:
+        rules = self._services.rules
+        config = apply_update(
+            self._config, session, rules, voice_locked=self._core.voice_locked, event_id=event_id
+        )
+        self._config = self._speller.config = config
+        self._ears.change_format(AudioFormat(config.input.format.value))
+        self._voice.format = AudioFormat(config.output.format.value)
+        settings = intents.core_settings(config, rules.voices)
+        self._feed(events.SettingsChanged(settings, event_id))
+
+    def _request(self, response: dict[str, object], event_id: str | None) -> None:
+        rules = self._services.rules
+        asked = parse_response(
+            response, self._config, rules, voice_locked=self._core.voice_locked, event_id=event_id
+        )
+        self._feed(
+            intents.response_requested(
+                asked, rules.voices, self._services.new_id, self._core.item, event_id
+            )
+        )
+
+    # -- the core and its actions
+
+    def _feed(self, event: events.Event) -> None:
+        if self._ended:
+            return
+        now = self._services.clock.now()
+        if isinstance(event, events.SpeechProbability):
+            self._timing.hearing(event, now)
+        try:
+            for action in self._core.handle(event, now):
+                self._perform(action, now)
+        except Exception:
+            self._crash(f"{type(event).__name__} could not be handled")
+
+    def _perform(self, action: actions.Action, now: int) -> None:
+        match action:
+            case actions.SendAudio():
+                self._timing.sending(action, now)
+                self._voice.say(action, self._speller.event_id(), now)
+            case actions.PurgeAudio(response_id):
+                self._voice.cut(response_id, now)
+            case actions.CloseConnection(code, reason):
+                self._outbox.close(code, reason)
+            case actions.ForgetInput(before):
+                self._ears.audio.forget(before)
+            case actions.Count(name, label, value):
+                self._services.metrics.count(name, label, value)
+            case (
+                actions.Recognise()
+                | actions.JudgeTurn()
+                | actions.StartGeneration()
+                | actions.AdoptDraft()
+                | actions.CancelGeneration()
+                | actions.RaiseFence()
+                | actions.CancelWork()
+                | actions.ReportFrontier()
+            ):
+                self._timing.commanding(action, now)
+                self._services.post(
+                    seam.to_host(
+                        self.session_id, action, self._ears.audio, self._timing.turn_end_ns, now
+                    )
+                )
+            case _:
+                self._announce(action, now)
+
+    def _announce(self, action: actions.Announcement, now: int) -> None:
+        self._timing.announcing(action, now)
+        if isinstance(action, actions.AnnounceItemAdded):
+            self._keep_audio(action)
+        elif isinstance(action, actions.AnnounceAudioDone):
+            self._voice.finish(action.part, self._speller.event_id())
+        self._send(self._speller.spell(action))
+
+    def _keep_audio(self, action: actions.AnnounceItemAdded) -> None:
+        item = action.item
+        for part in getattr(item, "content", ()):
+            if isinstance(part, InputAudioContent) and part.appended:
+                sound = self._ears.audio.raw(part.start_sample, part.end_sample)
+                self._speller.keep_audio(item.id, sound)
+
+    def _send(self, event: ServerEvent) -> None:
+        self._outbox.send(encode(event))
+
+    # -- time
+
+    def _arm(self) -> None:
+        if self._ended:
+            return
+        deadline = self._core.next_deadline()
+        if deadline == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None:
+            delay_s = max(0, deadline - self._services.clock.now()) / NS_PER_S
+            self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._ended:
+            return
+        now = self._services.clock.now()
+        try:
+            for action in self._core.on_deadline(now):
+                self._perform(action, now)
+        except Exception:
+            self._crash("a deadline could not be handled")
+        self._arm()
+
+    # -- the end
+
+    def _crash(self, what: str) -> None:
+        """A bug of ours: this session ends, with a clear error; the others go on."""
+        _log.exception("session %s: %s", self.session_id, what)
+        fault = ClientFault(
+            "server_error", "The server had an internal error.", type="server_error"
+        )
+        self._send(error_of(fault, self._speller.event_id()))
+        self._outcome = "fault"
+        self._outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
+        self._end()
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._inbox.clear()
+        self._listening = None
+        self._services.post(CloseSession(self.session_id))
+        seconds = (self._services.clock.now() - self._began) / NS_PER_S
+        self._services.metrics.session_ended(self._outcome, seconds)

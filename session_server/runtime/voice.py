@@ -1,0 +1,76 @@
+"""The output edge of one session: core audio to deltas in the client's format.
+
+Owns one encoder per content part that is being spoken and the echo guard's view of what the listener is about
+to hear. The ledger counts at OUTPUT_RATE; only here does audio take the client's format.
+"""
+
+from __future__ import annotations
+
+from session_server.audio.echo_guard import EchoGuard
+from session_server.audio.formats import AudioFormat
+from session_server.audio.output_encoder import OutputEncoder
+from session_server.core.actions import PartAddress, SendAudio
+from session_server.media import OUTPUT_RATE, samples_to_ns
+from session_server.protocol.frames import AudioDeltas
+from session_server.transports.base import Outbox
+
+_BYTES_PER_SAMPLE = 2
+
+
+class _Part:
+    """A content part that is being spoken."""
+
+    def __init__(self, address: PartAddress, format: AudioFormat) -> None:
+        self.address = address
+        self.encoder = OutputEncoder(format)
+        self.deltas = AudioDeltas(
+            address.response_id, address.item_id, address.output_index, address.content_index
+        )
+        self.end_sample = 0
+
+
+class Voice:
+    """Spells `output_audio.delta` and puts it into the outbox. `format` holds for parts that begin later."""
+
+    def __init__(self, outbox: Outbox, echo: EchoGuard | None, format: AudioFormat) -> None:
+        self.format = format
+        self._outbox = outbox
+        self._echo = echo
+        self._parts: dict[str, _Part] = {}
+        self._heard_until_ns = 0
+
+    def say(self, action: SendAudio, event_id: str, now: int) -> None:
+        """One slice of audio, in order within its part."""
+        part = self._parts.get(action.part.item_id)
+        if part is None:
+            part = self._parts[action.part.item_id] = _Part(action.part, self.format)
+        part.end_sample = action.start_sample + len(action.pcm) // _BYTES_PER_SAMPLE
+        self._deliver(part, event_id, part.encoder.push(action.pcm))
+        self._expect_echo(action.pcm, now)
+
+    def finish(self, address: PartAddress, event_id: str) -> None:
+        """The part is complete: whatever the encoder still holds goes out."""
+        part = self._parts.pop(address.item_id, None)
+        if part is not None:
+            rest = part.encoder.push(b"", last=True)
+            if rest:
+                self._deliver(part, event_id, rest)
+
+    def cut(self, response_id: str, now: int) -> None:
+        """Nothing more of this response: what is queued goes, what the encoder holds too."""
+        self._outbox.purge(response_id)
+        for item_id in [i for i, p in self._parts.items() if p.address.response_id == response_id]:
+            del self._parts[item_id]
+        self._heard_until_ns = now
+        if self._echo is not None:
+            self._echo.cut(now)
+
+    def _deliver(self, part: _Part, event_id: str, sound: bytes) -> None:
+        frame = part.deltas.encode(event_id, sound)
+        self._outbox.send_audio(frame, part.address.response_id, part.end_sample)
+
+    def _expect_echo(self, pcm: bytes, now: int) -> None:
+        start = max(now, self._heard_until_ns)
+        self._heard_until_ns = start + samples_to_ns(len(pcm) // _BYTES_PER_SAMPLE, OUTPUT_RATE)
+        if self._echo is not None:
+            self._echo.playing(start, pcm)
