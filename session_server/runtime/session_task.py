@@ -35,6 +35,7 @@ from session_server.protocol.response_config import parse_response
 from session_server.protocol.server_events import ServerEvent, error_of
 from session_server.protocol.session_config import SessionConfig, SessionRules
 from session_server.protocol.session_merge import apply_update
+from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.ears import Ears
 from session_server.runtime.messages import CloseSession, ToHost, ToSession
@@ -209,7 +210,7 @@ class SessionTask:
         rate = self._config.output.format.rate
         return intents.core_event(event, self._services.new_id, rate)
 
-    def _update(self, session: dict[str, object], event_id: str | None) -> None:
+    def _update(self, session: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules
         config = apply_update(
             self._config, session, rules, voice_locked=self._core.voice_locked, event_id=event_id
@@ -220,7 +221,7 @@ class SessionTask:
         settings = intents.core_settings(config, rules.voices)
         self._feed(events.SettingsChanged(settings, event_id))
 
-    def _request(self, response: dict[str, object], event_id: str | None) -> None:
+    def _request(self, response: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules
         asked = parse_response(
             response, self._config, rules, voice_locked=self._core.voice_locked, event_id=event_id

@@ -48,9 +48,11 @@ class TurnTiming:
                 pass
 
     def commanding(self, action: actions.Command, now: int) -> None:
-        if isinstance(action, actions.RaiseFence) and self._onset_ns is not None:
-            if self._voiced_ns is not None and now - self._voiced_ns < NS_PER_S // 2:
-                self._record("interruption_stop_seconds", "fence", now - self._onset_ns)
+        onset, voiced = self._onset_ns, self._voiced_ns
+        if not isinstance(action, actions.RaiseFence) or onset is None or voiced is None:
+            return
+        if now - voiced < NS_PER_S // 2:  # else it was not speech that raised the fence
+            self._record("interruption_stop_seconds", "fence", now - onset)
 
     def sending(self, action: actions.SendAudio, now: int) -> None:
         """The first audio after a turn ends the wait for it."""

@@ -1,0 +1,123 @@
+"""Makes sessions: what the operator configured, what the URL and the key say, and the shared parts.
+
+Owns the one VAD model that all sessions share, and the effective session that every client starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from engines.model_store import ModelStore
+from session_server.audio.echo_guard import EchoGuard
+from session_server.audio.vad import VoiceActivity
+from session_server.audio.vad_silero import SileroModel, SileroVad
+from session_server.audio.vad_webrtc import WebRtcVad
+from session_server.clock import Clock, unix_seconds
+from session_server.config import Config
+from session_server.errors import ConfigError
+from session_server.ids import NewId, random_id
+from session_server.observability.metrics import Metrics
+from session_server.protocol import session_config as wire
+from session_server.protocol.client_secrets import parse_first_session
+from session_server.protocol.extensions import parse_extensions
+from session_server.protocol.values import JsonObject
+from session_server.runtime.connection import ConnectionContext
+from session_server.runtime.messages import ToHost
+from session_server.runtime.session_task import SessionServices, SessionTask
+from session_server.transports.base import Outbox
+
+SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
+
+
+class SessionFactory:
+    """A `MakeEndpoint`, and the source of effective sessions for ephemeral keys."""
+
+    def __init__(
+        self,
+        config: Config,
+        own_voices: tuple[str, ...],
+        store: ModelStore,
+        post: Callable[[ToHost], None],
+        metrics: Metrics,
+        clock: Clock,
+        new_id: NewId = random_id,
+    ) -> None:
+        self._config = config
+        self._default = default_session(config, wire.voices(own_voices))
+        self._services = SessionServices(
+            rules=self._default,
+            params=config.core,
+            clock=clock,
+            new_id=new_id,
+            metrics=metrics,
+            post=post,
+            make_vad=vad_maker(config, store),
+            make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
+        )
+
+    def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
+        session, model = self._first(context.session)
+        if context.extensions:
+            extensions = parse_extensions(",".join(context.extensions))
+            session = msgspec.structs.replace(session, extensions=extensions)
+        if context.intent == wire.TRANSCRIPTION:
+            session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)
+        model = context.model or model or self._config.server.model
+        return SessionTask(outbox, self._services, context.session_id, model, session)
+
+    def effective_session(self, wanted: object) -> Mapping[str, object]:
+        """What a client's `session` object comes to; raises ClientFault as `session.update` does."""
+        session, model = self._first(wanted)
+        session_id = self._services.new_id("sess")
+        life_s = self._config.core.max_session_ms // 1000
+        return wire.to_wire(
+            session,
+            session_id=session_id,
+            model=model or self._config.server.model,
+            expires_at=unix_seconds() + life_s if life_s else None,
+        )
+
+    def _first(self, wanted: object) -> tuple[wire.SessionConfig, str | None]:
+        shaped: JsonObject | None = msgspec.convert(wanted, JsonObject | None)
+        return parse_first_session(shaped, self._default)
+
+
+def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:
+    """The operator's defaults in the protocol's words."""
+    chosen = config.session
+    if voices.resolve(chosen.voice) is None:
+        known = ", ".join(voices.names())
+        raise ConfigError(f"session.voice: unknown voice '{chosen.voice}'; known: {known}")
+    detection: wire.TurnDetection = None
+    if chosen.turn_detection == "server_vad":
+        detection = wire.ServerVad(
+            threshold=chosen.threshold,
+            prefix_padding_ms=chosen.prefix_padding_ms,
+            silence_duration_ms=chosen.silence_ms,
+        )
+    elif chosen.turn_detection == "semantic_vad":
+        detection = wire.SemanticVad()
+    session = wire.SessionConfig(
+        instructions=chosen.instructions,
+        max_output_tokens=chosen.max_output_tokens or "inf",
+        input=wire.AudioInput(
+            transcription=wire.Transcription() if chosen.transcribe else None,
+            turn_detection=detection,
+        ),
+        output=wire.AudioOutput(voice=chosen.voice, speed=chosen.speed),
+    )
+    return wire.SessionRules(voices, session)
+
+
+def vad_maker(config: Config, store: ModelStore) -> Callable[[], VoiceActivity]:
+    """Makes detectors; the model is read once, here."""
+    if config.vad.engine == "webrtc":
+        return WebRtcVad
+    model = SileroModel(store.path(SILERO))
+    return lambda: SileroVad(model)
+
+
+def _no_echo_guard() -> None:
+    return None
