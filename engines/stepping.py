@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from engines.base import JobKey, StepRequest, StepResult
+from engines.base import JobKey, NoCapacity, StepRequest, StepResult
 
 Job = TypeVar("Job")
 
@@ -31,10 +31,12 @@ def step_each(
     return results
 
 
-def require_new(jobs: Mapping[JobKey, object], key: JobKey) -> None:
-    """Raises ValueError when `key` is already started: keys are never reused."""
+def require_new(jobs: Mapping[JobKey, object], key: JobKey, slots: int | None = None) -> None:
+    """Raises ValueError when `key` is already started, NoCapacity when `slots` jobs are."""
     if key in jobs:
         raise ValueError(f"job {key} is already started")
+    if slots is not None and len(jobs) >= slots:
+        raise NoCapacity(f"all {slots} slots are taken")
 
 
 def option_int(options: Mapping[str, object], name: str, default: int) -> int:

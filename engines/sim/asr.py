@@ -1,0 +1,110 @@
+"""A simulated recogniser: it counts loud audio and answers with that many words, or with a fixed text.
+
+It recognises nothing. Quiet audio gives "", so silence stays silence. `texts`: answers to choose from by a
+hash of the audio; partial results are their first words, in proportion to the loud audio heard.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.base import (
+    Capabilities,
+    JobKey,
+    Stage,
+    StepRequest,
+    StepResult,
+    Transcript,
+    UtteranceJob,
+)
+from engines.model_store import ModelStore
+from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.stepping import require_new
+from session_server.media import INPUT_RATE
+
+_FRAME = INPUT_RATE // 50
+_WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable
+
+
+@dataclass(frozen=True, slots=True)
+class AsrOptions(SimOptions):
+    """`text`: the answer to anything loud, unless `texts` (separated by |) are given. `loud`: rms of full
+    scale; `seconds_per_word` of loud audio make a word."""
+
+    base_s: float = 0.02
+    per_item_s: float = 0.05
+    text: str = ""
+    texts: str = ""
+    loud: float = 0.01
+    seconds_per_word: float = 0.35
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> SimAsr:
+    return SimAsr(read_options(options, AsrOptions()))
+
+
+class SimAsr:
+    """A `SteppedEngine` for Stage.ASR."""
+
+    def __init__(self, options: AsrOptions) -> None:
+        self._options = options
+        self._machine = Machine(options)
+        self._jobs: dict[JobKey, UtteranceJob] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(Stage.ASR, self._options.max_batch, self._options.slots)
+
+    @property
+    def cost_s(self) -> float:
+        return self._machine.cost_s
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        self._machine.load()
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key, self._options.slots)
+        if not isinstance(job, UtteranceJob):
+            raise ValueError(f"the recogniser takes an UtteranceJob, not {type(job).__name__}")
+        self._jobs[key] = job
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        """An utterance is whole when it starts: nothing to feed."""
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return self._machine.step(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._machine.close()
+        self._jobs.clear()
+
+    def _advance(self, key: JobKey, job: UtteranceJob, max_units: int) -> StepResult:
+        return StepResult(key, Transcript(self._transcript(job)), 1, finished=True)
+
+    def _transcript(self, job: UtteranceJob) -> str:
+        count = int(loud_seconds(job.pcm, self._options.loud) / self._options.seconds_per_word)
+        if count == 0:
+            return ""
+        choices = self._options.texts.split("|") if self._options.texts else [self._options.text]
+        text = choices[zlib.crc32(job.pcm) % len(choices)].strip()
+        if not text:
+            return " ".join(_WORDS[i % len(_WORDS)] for i in range(count))
+        return " ".join(text.split()[:count]) if job.partial else text
+
+
+def loud_seconds(pcm: bytes, threshold: float) -> float:
+    """Seconds of 20 ms frames whose rms is above `threshold` of full scale."""
+    samples = np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2").astype(np.float32) / 32768
+    frames = samples[: len(samples) // _FRAME * _FRAME].reshape(-1, _FRAME)
+    return float((np.sqrt((frames**2).mean(axis=1)) > threshold).sum()) * _FRAME / INPUT_RATE

@@ -1,0 +1,113 @@
+"""A simulated codec: counts frames, in chunks of whatever size is asked for.
+
+`extra_units`: it claims and gives that many frames too many in each step, as a broken codec would.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepRequest, StepResult
+from engines.model_store import ModelStore
+from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.sim.talker import HOP, SimFrames
+from engines.stepping import require_new
+from session_server.media import OUTPUT_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class CodecOptions(SimOptions):
+    base_s: float = 0.0022
+    per_unit_s: float = 0.00012
+    extra_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SimSpectra:
+    """Frames begin..begin+units of a clause of `total`. Codec to vocoder."""
+
+    clause: SimFrames
+    begin: int
+    units: int
+
+
+@dataclass(slots=True)
+class _Job:
+    clauses: deque[SimFrames] = field(default_factory=deque)
+    done: int = 0
+    closed: bool = False
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> SimCodec:
+    return SimCodec(read_options(options, CodecOptions()))
+
+
+class SimCodec:
+    """A `SteppedEngine` for Stage.CODEC."""
+
+    def __init__(self, options: CodecOptions) -> None:
+        self._options = options
+        self._machine = Machine(options)
+        self._jobs: dict[JobKey, _Job] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            Stage.CODEC,
+            self._options.max_batch,
+            self._options.slots,
+            unit_samples=HOP,
+            unit_rate=OUTPUT_RATE,
+        )
+
+    @property
+    def cost_s(self) -> float:
+        return self._machine.cost_s
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        self._machine.load()
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key, self._options.slots)
+        if not isinstance(job, SpeechJob):
+            raise ValueError(f"the codec takes a SpeechJob, not {type(job).__name__}")
+        self._jobs[key] = _Job()
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        job = self._jobs.get(key)
+        if job is None:
+            return
+        if isinstance(payload, SimFrames):
+            job.clauses.append(payload)
+        elif payload is not None:
+            raise ValueError(f"the codec takes SimFrames, not {type(payload).__name__}")
+        job.closed = job.closed or last
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return self._machine.step(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._machine.close()
+        self._jobs.clear()
+
+    def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
+        if not job.clauses or max_units < 1:
+            return StepResult(key, finished=job.closed and not job.clauses)
+        clause = job.clauses[0]
+        units = min(max_units, clause.units - job.done) + self._options.extra_units
+        spectra = SimSpectra(clause, job.done, units)
+        job.done += units
+        if job.done >= clause.units:
+            job.clauses.popleft()
+            job.done = 0
+        finished = job.closed and not job.clauses
+        return StepResult(key, Spectra(spectra, units), units, finished)

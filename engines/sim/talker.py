@@ -1,0 +1,112 @@
+"""A simulated talker: a clause lasts a fixed number of frames a character; word times follow from that.
+
+`runaway_s`: every clause claims to last this long, as a talker that misses its end would.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepRequest, StepResult
+from engines.model_store import ModelStore
+from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.stepping import require_new
+from session_server.media import OUTPUT_RATE, WordSpan
+
+HOP = 300
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerOptions(SimOptions):
+    """`units_per_char`: 5 frames of 12.5 ms make 16 characters a second."""
+
+    base_s: float = 0.006
+    units_per_char: int = 5
+    runaway_s: float = 0.0
+    max_batch: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SimFrames:
+    """A clause's frames: which clause, and how many. Talker to codec."""
+
+    work: str
+    part: int
+    units: int
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> SimTalker:
+    return SimTalker(read_options(options, TalkerOptions()))
+
+
+class SimTalker:
+    """A `SteppedEngine` for Stage.TALKER."""
+
+    def __init__(self, options: TalkerOptions) -> None:
+        self._options = options
+        self._machine = Machine(options)
+        self._jobs: dict[JobKey, ClauseJob] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            Stage.TALKER,
+            self._options.max_batch,
+            self._options.slots,
+            unit_samples=HOP,
+            unit_rate=OUTPUT_RATE,
+        )
+
+    @property
+    def cost_s(self) -> float:
+        return self._machine.cost_s
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        self._machine.load()
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key, self._options.slots)
+        if not isinstance(job, ClauseJob):
+            raise ValueError(f"the talker takes a ClauseJob, not {type(job).__name__}")
+        self._jobs[key] = job
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        """A clause is whole when it starts: nothing to feed."""
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return self._machine.step(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._machine.close()
+        self._jobs.clear()
+
+    def _advance(self, key: JobKey, job: ClauseJob, max_units: int) -> StepResult:
+        speech = self._speak(key, job)
+        return StepResult(key, speech, speech.units, finished=True)
+
+    def _speak(self, key: JobKey, job: ClauseJob) -> Speech:
+        def position(char: int) -> int:
+            return round(char * self._options.units_per_char / job.speed) * HOP
+
+        words = []
+        first = len(job.text) - len(job.text.lstrip())
+        for match in _WORD.finditer(job.text):
+            if any(map(str.isalnum, match.group())):
+                begin, end = match.start(), match.end()
+                words.append(WordSpan(begin, end, position(begin - first), position(end - first)))
+        if not words:
+            return Speech(None, 0, 0)
+        units = max(1, position(len(job.text.strip())) // HOP)
+        if self._options.runaway_s:
+            units = max(units, int(self._options.runaway_s * OUTPUT_RATE) // HOP)
+        return Speech(SimFrames(key.work, key.part, units), units, units * HOP, tuple(words))

@@ -1,0 +1,171 @@
+"""A simulated thinker: answers are made from the prompt by fixed rules, a word at a time.
+
+A token is a word with the space before it. The prompt is read in steps of at most `max_units` tokens, then each
+step gives one token. Rules: after a tool's result the answer quotes it; a tool is called when forced, or
+when the user's last words name it; else the answer quotes those words and goes on for `words` words
+(`long_words` when the user asks for something long).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from engines.base import (
+    Capabilities,
+    ChatMessage,
+    FunctionSpec,
+    JobKey,
+    Stage,
+    StepRequest,
+    StepResult,
+    ThinkJob,
+    TokenOutput,
+)
+from engines.model_store import ModelStore
+from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.sim.minimal_json import minimal_json
+from engines.stepping import require_new
+
+_TOKEN = re.compile(r"\s*\S+|\s+$")
+_NUMBERS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkerOptions(SimOptions):
+    base_s: float = 0.0094
+    per_item_s: float = 0.001
+    per_unit_s: float = 0.002
+    slots: int | None = 8
+    context_tokens: int = 2048
+    words: int = 12
+    long_words: int = 200
+    max_tokens: int = 400
+
+
+@dataclass(slots=True)
+class _Job:
+    prompt_tokens: int
+    unread: int
+    tokens: list[str]
+    limit: int
+    given: int = 0
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> SimThinker:
+    return SimThinker(read_options(options, ThinkerOptions()))
+
+
+class SimThinker:
+    """A `SteppedEngine` for Stage.THINKER."""
+
+    def __init__(self, options: ThinkerOptions) -> None:
+        self._options = options
+        self._machine = Machine(options)
+        self._jobs: dict[JobKey, _Job] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            Stage.THINKER,
+            self._options.max_batch,
+            self._options.slots,
+            context_tokens=self._options.context_tokens,
+        )
+
+    @property
+    def cost_s(self) -> float:
+        return self._machine.cost_s
+
+    @property
+    def jobs_held(self) -> int:
+        return len(self._jobs)
+
+    def load(self) -> None:
+        self._machine.load()
+
+    def start(self, key: JobKey, job: object) -> None:
+        require_new(self._jobs, key, self._options.slots)
+        if not isinstance(job, ThinkJob):
+            raise ValueError(f"the thinker takes a ThinkJob, not {type(job).__name__}")
+        limit = self._options.max_tokens if job.max_tokens is None else job.max_tokens
+        size = prompt_size(job, self._options.context_tokens - limit)
+        self._jobs[key] = _Job(size, size, _TOKEN.findall(self._answer(job)), limit)
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        """A prompt is whole when it starts: nothing to feed."""
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        return self._machine.step(batch, self._jobs, self._advance)
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        self._machine.close()
+        self._jobs.clear()
+
+    def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
+        if job.unread:
+            units = min(max(1, max_units), job.unread)
+            job.unread -= units
+            return StepResult(key, TokenOutput(None), units)
+        if job.given >= min(job.limit, len(job.tokens)):
+            return StepResult(key, self._last(job, ""), 0, finished=True)
+        text = job.tokens[job.given]
+        job.given += 1
+        if job.given == min(job.limit, len(job.tokens)):
+            return StepResult(key, self._last(job, text), 1, finished=True)
+        return StepResult(key, TokenOutput(text), 1)
+
+    def _last(self, job: _Job, text: str) -> TokenOutput:
+        reason = "stop" if job.given == len(job.tokens) else "max_output_tokens"
+        return TokenOutput(text, reason, job.prompt_tokens, 0, job.given)
+
+    def _answer(self, job: ThinkJob) -> str:
+        said = next((m.content for m in reversed(job.messages) if _is_user(m)), "")
+        last = job.messages[-1] if job.messages else None
+        if last is not None and last.kind == "result":
+            return f"The tool {last.name} says {last.content}."
+        if tool := _chosen_tool(job, said):
+            arguments = json.loads(minimal_json(tool.parameters))
+            call = json.dumps({"name": tool.name, "arguments": arguments})
+            return f"<tool_call>{call}</tool_call>"
+        words = self._options.long_words if "long" in said.lower() else self._options.words
+        start = f"You said: {said.rstrip('.!? ')}." if said.strip() else "You said nothing."
+        return " ".join([start, *_sentences(words - len(start.split()))])
+
+
+def prompt_size(job: ThinkJob, room: int) -> int:
+    """Tokens of the prompt; the oldest messages are left out while it does not fit into `room`."""
+    fixed = len(job.instructions.split()) + 1
+    size = fixed
+    for i, message in enumerate(reversed(job.messages)):
+        tokens = len(message.content.split()) + 1
+        if i and size + tokens > room:
+            break
+        size += tokens
+    return max(1, size)
+
+
+def _is_user(message: ChatMessage) -> bool:
+    return message.role == "user" and message.kind == "message"
+
+
+def _chosen_tool(job: ThinkJob, said: str) -> FunctionSpec | None:
+    if job.tool_choice == "none" or not job.tools:
+        return None
+    named = job.tool_name if job.tool_choice == "function" else None
+    for tool in job.tools:
+        mentioned = tool.name.replace("_", " ").lower() in said.replace("_", " ").lower()
+        if tool.name == named or (named is None and mentioned):
+            return tool
+    return job.tools[0] if job.tool_choice == "required" else None
+
+
+def _sentences(words: int) -> Iterator[str]:
+    """Sentences of six words until there are enough."""
+    for i in range(max(0, -(-words // 6))):
+        yield f"This is sentence number {_NUMBERS[i % 10]} indeed."
