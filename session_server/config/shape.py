@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -48,13 +49,18 @@ def build(cls: type, values: Mapping[str, object], where: Where, prefix: str = "
     ]
     if missing:
         raise ConfigError(f"{prefix}{missing[0]}: is missing ({where(prefix.rstrip('.'))})")
-    return cls(**arguments)
+    try:
+        return cls(**arguments)
+    except ValueError as error:  # the class's own check of how its fields fit together
+        raise ConfigError(f"{prefix.rstrip('.')}: {error} ({where(prefix.rstrip('.'))})") from None
 
 
 def convert(kind: Any, value: object, where: Where, key: str) -> object:  # noqa: ANN401
     """`value` as `kind`, or a ConfigError that names `key`."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
+        if isinstance(value, cast("type", kind)):
+            return value
         return build(cast("type", kind), _mapping(value, where, key), where, f"{key}.")
     if origin in (typing.Union, types.UnionType):
         return _union(args, value, where, key)
@@ -71,6 +77,14 @@ def convert(kind: Any, value: object, where: Where, key: str) -> object:  # noqa
     if origin is not None and issubclass(origin, Mapping):
         named = _mapping(value, where, key)
         return {n: convert(args[1], item, where, f"{key}.{n}") for n, item in named.items()}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        members = [member.value for member in kind]
+        if value not in members:
+            names = ", ".join(map(str, members))
+            raise ConfigError(
+                f"{key}: must be one of {names}, not {_shown(key, value)} ({where(key)})"
+            )
+        return kind(value)
     return _plain(kind, value, where, key)
 
 
@@ -125,13 +139,13 @@ def _guess(key: str, known: list[str]) -> str:
 
 
 def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted key and value of every leaf, in the order of definition."""
+    """Dotted key and value of every leaf, in the order of definition; enums by their values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     elif isinstance(value, Mapping) and value:
         named = dict(value)
     else:
-        yield prefix, value
+        yield prefix, value.value if isinstance(value, enum.Enum) else value
         return
     for name, item in named.items():
         yield from leaves(item, f"{prefix}.{name}" if prefix else name)

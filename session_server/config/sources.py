@@ -7,6 +7,7 @@ the source that set it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import yaml
 
+from engines.graph import Graph
 from session_server.config import limits
-from session_server.config.shape import build, leaves
+from session_server.config.shape import Where, build, leaves
 from session_server.config.tree import SECRET_KEYS, Config
 from session_server.errors import ConfigError
 
@@ -43,9 +45,11 @@ class LoadedConfig:
 
     def settings(self) -> list[Setting]:
         """Every leaf with its source, in the order of definition."""
+        flat = {f.name: getattr(self.config, f.name) for f in dataclasses.fields(self.config)}
+        flat["graph"] = _graph_tree(self.config.graph)
         return [
             Setting(key, _mask(key, value), _source(self.sources, key) or "default")
-            for key, value in leaves(self.config)
+            for key, value in leaves(flat)
         ]
 
 
@@ -74,9 +78,20 @@ def load(
     def where(key: str) -> str:
         return _source(sources, key) or "default"
 
-    config: Config = build(Config, merged, where)
+    sections = {key: value for key, value in merged.items() if key != "graph"}
+    graph = _graph(merged.get("graph"), where)
+    config: Config = build(Config, {**sections, "graph": graph}, where)
     limits.check(config, where)
     return LoadedConfig(config, sources, name)
+
+
+def _graph(section: object, where: Where) -> Graph:
+    if not isinstance(section, dict):
+        raise ConfigError(f"graph: must be a section of stages and edges ({where('graph')})")
+    try:
+        return Graph.from_mapping(section)
+    except ConfigError as error:
+        raise ConfigError(f"{error} ({where(str(error).partition(':')[0])})") from None
 
 
 def shipped(name: str) -> str | None:
@@ -162,6 +177,25 @@ def _merge(
         else:
             into[key] = value
             sources[dotted] = source
+
+
+def _graph_tree(graph: Graph) -> dict[str, object]:
+    """The graph in the shape of its section, defaults filled in."""
+    stages = {
+        spec.stage.value: {
+            "engine": spec.engine,
+            "max_batch": spec.max_batch,
+            "placement": spec.placement.value,
+            "step_limit_s": spec.step_limit_s,
+            "options": dict(spec.options),
+        }
+        for spec in graph.stages
+    }
+    edges = [
+        f"{edge.source.value} -> {edge.target.value}: {edge.capacity} {edge.unit.value}s"
+        for edge in graph.edges
+    ]
+    return {"stages": stages, "edges": edges}
 
 
 def _source(sources: Mapping[str, str], key: str) -> str | None:

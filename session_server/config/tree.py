@@ -6,14 +6,12 @@ Owns names, types and defaults. Values come from `session_server.config.sources`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from engines.graph import Graph
 from session_server.core.settings import CoreParams
-
-Scalar = str | int | float | bool | None
-Options = Mapping[str, "Scalar | list[Scalar]"]
+from session_server.scheduler.params import SchedulerParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +35,13 @@ class AuthConfig:
     """Keys that clients must show; none configured: every client is let in."""
 
     keys: tuple[str, ...] = ()
-    secret_default_s: int = 600
     max_secrets: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """How many sessions one server holds, and what it tells the ones too many."""
+    """What a client that is not let in hears. How many are let in is `scheduler.max_sessions`."""
 
-    max_sessions: int = 64
     retry_after_s: int = 5
 
 
@@ -87,28 +83,10 @@ class EchoGuardConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerConfig:
-    """The order of work in every stage."""
+class ModelsConfig:
+    """Where model files are; null: `$SESSION_SERVER_MODELS`, else the platform's cache folder."""
 
-    policy: Literal["fcfs", "liveserve", "deadline"] = "deadline"
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StageConfig:
-    """One node of the model graph: the engine that runs it, and that engine's own options."""
-
-    engine: str
-    options: Options = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphConfig:
-    """The model graph; the stages' names and engines are checked when the graph is built."""
-
-    family: str = "cpu"
-    models: str | None = None
-    stages: Mapping[str, StageConfig] = field(default_factory=dict)
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +103,7 @@ class ObservabilityConfig:
 class Config:
     """The root. Dotted keys (`server.port`) name the leaves in files, flags and errors."""
 
+    graph: Graph
     server: ServerConfig = field(default_factory=ServerConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -133,8 +112,8 @@ class Config:
     core: CoreParams = field(default_factory=CoreParams)
     vad: VadConfig = field(default_factory=VadConfig)
     echo_guard: EchoGuardConfig = field(default_factory=EchoGuardConfig)
-    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
-    graph: GraphConfig = field(default_factory=GraphConfig)
+    models: ModelsConfig = field(default_factory=ModelsConfig)
+    scheduler: SchedulerParams = field(default_factory=SchedulerParams)
     observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)
 
 

@@ -71,7 +71,6 @@ def build_app(
         router.add_get(path, realtime.connect, allow_head=False)
     for path in ("/v1/realtime/client_secrets", "/realtime/client_secrets"):
         router.add_post(path, realtime.mint)
-    router.add_post("/v1/realtime/sessions", realtime.mint_beta)
     router.add_route("OPTIONS", "/{_:(?:v1/)?realtime(?:/.*)?}", preflight)
     router.add_get("/healthz", pages.healthz)
     router.add_get("/readyz", pages.readyz)

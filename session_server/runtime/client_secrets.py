@@ -9,19 +9,18 @@ from __future__ import annotations
 import hashlib
 import heapq
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from session_server.protocol.values import JsonObject
+
 PREFIX = "ek_"
-MIN_LIFE_S = 10
-MAX_LIFE_S = 7200
 
 
 @dataclass(frozen=True, slots=True)
 class SecretSession:
     """The `session` object given when the key was minted, validated then; None: all defaults."""
 
-    session: Mapping[str, object] | None
+    session: JsonObject | None
     expires_at: int
 
 
@@ -36,9 +35,7 @@ class ClientSecrets:
     def __len__(self) -> int:
         return len(self._live)
 
-    def mint(
-        self, session: Mapping[str, object] | None, life_s: int, now_s: int
-    ) -> tuple[str, int]:
+    def mint(self, session: JsonObject | None, life_s: int, now_s: int) -> tuple[str, int]:
         """A new key and when it expires."""
         self._expire(now_s)
         while len(self._live) >= self._capacity:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from session_server.protocol.values import JsonObject
 from session_server.transports.base import Endpoint, Outbox
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """The client's wishes from URL and credentials.
+    """What the client asked for by URL and credentials.
 
-    `model`: the name that the client asked for, None for the default. `intent`: `transcription` or None.
-    `session`: the session object of the ephemeral key, already validated. `remote`: the peer's address.
+    `model`: the name that it asked for, to be echoed; None: the default. `extensions`: names, checked.
+    `intent`: `transcription` or None. `session`: the session object of its ephemeral key, validated when
+    that was minted. `remote`: the peer's address.
     """
 
     session_id: str
     model: str | None = None
     extensions: tuple[str, ...] = ()
     intent: str | None = None
-    session: Mapping[str, object] | None = None
+    session: JsonObject | None = None
     remote: str = ""
 
 
