@@ -1,0 +1,183 @@
+"""The model graph as values: stages, their engines and limits, and the bounded edges between them.
+
+Owns the shape that a `graph:` mapping must have. `Graph.from_mapping` checks everything that can be known
+without loading an engine; whatever is wrong is a ConfigError that names the key.
+
+Units: an edge's capacity counts its unit (tokens, clauses, chunks) waiting for one response; times are seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engines.base import Stage
+from session_server.errors import ConfigError
+
+
+class Placement(enum.Enum):
+    """Where a stage runs."""
+
+    THREAD = "thread"
+
+
+class EdgeUnit(enum.Enum):
+    """What an edge carries and counts."""
+
+    TOKEN = "token"
+    CLAUSE = "clause"
+    CHUNK = "chunk"
+
+
+_UNIT_OF = {
+    (Stage.THINKER, Stage.TALKER): EdgeUnit.TOKEN,
+    (Stage.TALKER, Stage.CODEC): EdgeUnit.CLAUSE,
+    (Stage.CODEC, Stage.VOCODER): EdgeUnit.CHUNK,
+}
+_NEEDED = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
+"""Stages that a spoken conversation cannot do without; the turn model is optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """One node. A step longer than `step_limit_s` counts as hung."""
+
+    stage: Stage
+    engine: str
+    max_batch: int = 1
+    placement: Placement = Placement.THREAD
+    step_limit_s: float = 10.0
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSpec:
+    """A bounded queue of one response; at `capacity` its producer stops."""
+
+    source: Stage
+    target: Stage
+    unit: EdgeUnit
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A checked graph. Stages and edges are in the order of the data flow."""
+
+    stages: tuple[StageSpec, ...]
+    edges: tuple[EdgeSpec, ...]
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object], where: str = "graph") -> Graph:
+        """Read a `graph:` section; `where` is its dotted path, for messages."""
+        _only(mapping, {"stages", "edges"}, where)
+        stages = _stages(_mapping(mapping.get("stages"), f"{where}.stages"), f"{where}.stages")
+        edges = _edges(mapping.get("edges"), f"{where}.edges", {spec.stage for spec in stages})
+        return cls(stages, edges)
+
+    def stage(self, stage: Stage) -> StageSpec | None:
+        return next((spec for spec in self.stages if spec.stage is stage), None)
+
+    def capacity(self, source: Stage, target: Stage) -> int:
+        """Capacity of that edge. Raises KeyError when there is none."""
+        for edge in self.edges:
+            if edge.source is source and edge.target is target:
+                return edge.capacity
+        raise KeyError((source, target))
+
+
+def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
+    specs: dict[Stage, StageSpec] = {}
+    for name, value in mapping.items():
+        stage = _stage(name, where)
+        specs[stage] = _stage_spec(stage, _mapping(value, f"{where}.{name}"), f"{where}.{name}")
+    for stage in _NEEDED:
+        if stage not in specs:
+            raise ConfigError(f"{where}.{stage.value}: this stage is missing")
+    return tuple(specs[stage] for stage in Stage if stage in specs)
+
+
+def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> StageSpec:
+    _only(mapping, {"engine", "max_batch", "placement", "step_limit_s", "options"}, where)
+    engine = mapping.get("engine")
+    if not isinstance(engine, str) or not engine:
+        raise ConfigError(f"{where}.engine: must name an engine, such as cpu.moonshine")
+    placement = mapping.get("placement", Placement.THREAD.value)
+    if placement != Placement.THREAD.value:
+        raise ConfigError(f"{where}.placement: {placement!r} is not supported, only 'thread'")
+    return StageSpec(
+        stage,
+        engine,
+        _integer(mapping.get("max_batch", 1), f"{where}.max_batch", 1, 1024),
+        Placement.THREAD,
+        _seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
+        dict(_mapping(mapping.get("options") or {}, f"{where}.options")),
+    )
+
+
+def _edges(value: object, where: str, present: set[Stage]) -> tuple[EdgeSpec, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: must be a list of edges")
+    edges: dict[tuple[Stage, Stage], EdgeSpec] = {}
+    for number, entry in enumerate(value):
+        edge = _edge(_mapping(entry, f"{where}[{number}]"), f"{where}[{number}]", present)
+        pair = (edge.source, edge.target)
+        if pair in edges:
+            raise ConfigError(f"{where}[{number}]: this edge is there twice")
+        edges[pair] = edge
+    for source, target in _UNIT_OF:
+        if (source, target) not in edges:
+            raise ConfigError(f"{where}: the edge {source.value} -> {target.value} is missing")
+    return tuple(edges[pair] for pair in _UNIT_OF)
+
+
+def _edge(mapping: Mapping[str, object], where: str, present: set[Stage]) -> EdgeSpec:
+    _only(mapping, {"from", "to", "unit", "capacity"}, where)
+    source = _stage(mapping.get("from"), f"{where}.from")
+    target = _stage(mapping.get("to"), f"{where}.to")
+    for key, stage in (("from", source), ("to", target)):
+        if stage not in present:
+            raise ConfigError(f"{where}.{key}: the graph has no stage {stage.value}")
+    unit = _UNIT_OF.get((source, target))
+    if unit is None:
+        raise ConfigError(f"{where}: {source.value} cannot feed {target.value}")
+    if mapping.get("unit", unit.value) != unit.value:
+        raise ConfigError(
+            f"{where}.unit: {source.value} -> {target.value} carries {unit.value}s,"
+            f" not {mapping['unit']!r}"
+        )
+    capacity = _integer(mapping.get("capacity"), f"{where}.capacity", 1, 1_000_000)
+    return EdgeSpec(source, target, unit, capacity)
+
+
+def _stage(name: object, where: str) -> Stage:
+    try:
+        return Stage(name)
+    except ValueError:
+        known = ", ".join(stage.value for stage in Stage)
+        raise ConfigError(f"{where}: unknown stage {name!r}; known are {known}") from None
+
+
+def _mapping(value: object, where: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: must be a mapping")
+    return value
+
+
+def _only(mapping: Mapping[str, object], known: set[str], where: str) -> None:
+    for key in mapping:
+        if key not in known:
+            raise ConfigError(f"{where}.{key}: unknown key; known are {', '.join(sorted(known))}")
+
+
+def _integer(value: object, where: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{where}: must be a whole number in {low}..{high}, not {value!r}")
+    return value
+
+
+def _seconds(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
+        raise ConfigError(f"{where}: must be seconds in 0..3600, not {value!r}")
+    return float(value)

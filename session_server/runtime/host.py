@@ -1,0 +1,297 @@
+"""The engine host: sessions on one side of the message seam, stages and their engines on the other.
+
+`post` takes every message of a session, in its order, on the event loop's thread; answers leave through `deliver` on
+the same thread, never from inside an engine's. The host owns admission, fences and the responses under way; what is
+cancelled, fenced or closed is forgotten here at once, and nothing of it is delivered any more. All messages are
+idempotent, and none about something unknown is an error: cancellation races with everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from engines.base import Stage, SteppedEngine
+from engines.graph import Graph, StageSpec
+from engines.model_store import ModelStore
+from engines.registry import factory
+from session_server.clock import Clock
+from session_server.runtime.host_metrics import HostMetrics, NoMetrics
+from session_server.runtime.messages import (
+    AdoptDraft,
+    CancelResponse,
+    CancelWork,
+    CloseSession,
+    Failed,
+    Fence,
+    Frontier,
+    Generate,
+    JudgeTurn,
+    OpenSession,
+    Recognise,
+    SessionOpened,
+    SessionRefused,
+    ToHost,
+    ToSession,
+)
+from session_server.runtime.pipeline_parts import PathEstimates, Stages
+from session_server.runtime.recognition import RecognitionLane
+from session_server.runtime.response_pipeline import ResponsePipeline
+from session_server.runtime.response_times import ResponseTimes
+from session_server.runtime.stage_runner import MakeWorker, RunnerState, StageRunner
+from session_server.runtime.stage_worker import ThreadWorker
+from session_server.runtime.turn_admission import TurnGate
+from session_server.scheduler.admission import SessionLimit
+from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.params import SchedulerParams
+from session_server.scheduler.policy import make_policy
+from session_server.scheduler.stage_queue import StageQueue
+
+_LOG = logging.getLogger(__name__)
+RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.turn_stage:create"}
+"""Engines whose model lives outside the `engines` package."""
+_MAX_LANES = 64
+_JOIN_S = 5.0
+
+Create = Callable[[], SteppedEngine]
+MakeEngine = Callable[[StageSpec, ModelStore], Create]
+
+
+@dataclass(slots=True)
+class _Session:
+    responses: dict[str, ResponsePipeline] = field(default_factory=dict)
+    fences: dict[str, int] = field(default_factory=dict)
+
+
+def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
+    """How to make the engine that `spec` names. Raises ConfigError when there is none of that name."""
+    create = factory(spec.engine, RUNTIME_ENGINES, f"graph.stages.{spec.stage.value}.engine")
+    return lambda: create(spec.options, store)
+
+
+class EngineHost:
+    """Runs a model graph for many sessions."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        store: ModelStore,
+        params: SchedulerParams,
+        clock: Clock,
+        deliver: Callable[[ToSession], None],
+        metrics: HostMetrics | None = None,
+        make_engine: MakeEngine = registered_engine,
+    ) -> None:
+        self._clock = clock
+        self._deliver = deliver
+        self._params = params
+        self._metrics = metrics or NoMetrics()
+        self._costs = CostModel()
+        self._sessions: dict[str, _Session] = {}
+        self._limit = SessionLimit(params.max_sessions)
+        runners = {
+            spec.stage: self._make_runner(spec, make_engine(spec, store)) for spec in graph.stages
+        }
+        chunks = ChunkSizes(params)
+        estimates = PathEstimates(runners, self._costs, chunks.smallest_ns)
+        self._stages = Stages(graph, runners, estimates, params, clock, self._metrics)
+        runners[Stage.CODEC].making = estimates.making_ns
+        self._recognition = RecognitionLane(self._stages, self._send)
+        self._gate = TurnGate(self._stages, self._costs, self._refuse)
+        self._leaks: list[str] = []
+
+    def _make_runner(self, spec: StageSpec, create: Create) -> StageRunner:
+        params = self._params
+        queue = StageQueue(
+            make_policy(params),
+            spec.max_batch,
+            prefill_batch=params.prefill_batch,
+            nearly_dry_ns=params.nearly_dry_ns,
+            chunks=ChunkSizes(params) if spec.stage is Stage.CODEC else None,
+        )
+        make: MakeWorker = lambda report: ThreadWorker(  # noqa: E731
+            spec.stage.value, create, report, self._clock
+        )
+        return StageRunner(
+            spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
+        )
+
+    # -- life
+
+    async def start(self) -> None:
+        """Load all engines, each on its own thread. Raises the first failure, after stopping the others."""
+        loads = [runner.start() for runner in self._stages.runners.values()]
+        results = await asyncio.gather(*loads, return_exceptions=True)
+        failed = [result for result in results if isinstance(result, BaseException)]
+        if failed:
+            await self.stop()
+            raise failed[0]
+
+    async def stop(self) -> None:
+        """Drop everything and close the engines; a hung one is left behind. Idempotent."""
+        for session in list(self._sessions):
+            self._close(session)
+        workers = [runner.stop() for runner in self._stages.runners.values()]
+        joins = [asyncio.to_thread(w.join, _JOIN_S) for w in workers if isinstance(w, ThreadWorker)]
+        await asyncio.gather(*joins)
+
+    @property
+    def stage_states(self) -> dict[str, str]:
+        """Stage -> loading, idle, busy, down or stopped: for readiness."""
+        return {stage.value: runner.state.value for stage, runner in self._stages.runners.items()}
+
+    @property
+    def ready(self) -> bool:
+        """Every stage has its engine."""
+        up = (RunnerState.IDLE, RunnerState.BUSY)
+        return all(runner.state in up for runner in self._stages.runners.values())
+
+    @property
+    def responses(self) -> int:
+        """Responses under way, drafts and waiting ones included."""
+        return sum(len(session.responses) for session in self._sessions.values())
+
+    def check_integrity(self) -> None:
+        """When no session is open nothing may be left. Raises AssertionError naming what is."""
+        left = self._leaks + [f"session {name}" for name in self._sessions]
+        if len(self._recognition) or len(self._gate) or len(self._limit):
+            left.append("recognitions, waiting turns or admissions")
+        if left:
+            raise AssertionError(f"the host still holds {', '.join(left)}")
+        for runner in self._stages.runners.values():
+            runner.check_integrity()
+
+    # -- messages
+
+    def post(self, message: ToHost) -> None:
+        """Carry out one message. Never raises for what a session sends."""
+        now = self._clock.now()
+        if isinstance(message, OpenSession):
+            self._open(message.session)
+            return
+        session = self._sessions.get(message.session)
+        if session is None:
+            self._metrics.stale("host_closed_session")
+            return
+        self._handle(session, message, now)
+
+    def _handle(self, session: _Session, message: ToHost, now: int) -> None:
+        match message:
+            case Recognise():
+                self._recognition.recognise(message, now)
+            case JudgeTurn():
+                self._recognition.judge(message, now)
+            case CancelWork():
+                self._recognition.cancel(message.session, message.work_id)
+            case Generate():
+                self._generate(session, message, now)
+            case AdoptDraft():
+                self._adopt(session, message, now)
+            case CancelResponse():
+                self._cancel(session, message.response)
+            case Fence():
+                self._fence(session, message.lane, message.epoch)
+            case Frontier():
+                response = session.responses.get(message.response)
+                if response is not None:
+                    response.frontier(message.played, message.rate, message.paused, now)
+            case CloseSession():
+                self._close(message.session)
+            case OpenSession():
+                pass  # answered before there was a session
+            case _:
+                assert_never(message)
+
+    def _open(self, name: str) -> None:
+        reason = self._limit.admit(name)
+        if reason is not None:
+            self._metrics.admission("refuse", "sessions")
+            self._deliver(SessionRefused(name, reason))
+            return
+        self._sessions.setdefault(name, _Session())
+        self._metrics.admission("admit", "session")
+        self._deliver(SessionOpened(name))
+
+    def _close(self, name: str) -> None:
+        session = self._sessions.get(name)
+        if session is None:
+            return
+        for response in list(session.responses):
+            self._cancel(session, response)
+        self._recognition.close(name)
+        self._limit.leave(name)
+        del self._sessions[name]
+
+    def _generate(self, session: _Session, request: Generate, now: int) -> None:
+        epoch = request.epoch
+        if epoch is not None and epoch < session.fences.get(request.lane, 0):
+            self._metrics.stale("host")
+            return
+        if request.response in session.responses:
+            return
+        if len(session.responses) >= self._params.max_responses_per_session:
+            self._metrics.admission("refuse", "responses_per_session")
+            self._send(
+                Failed(
+                    request.session,
+                    request.response,
+                    "inference_rate_limit_exceeded",
+                    f"this session already has {len(session.responses)} responses under way",
+                )
+            )
+            return
+        asr_ns = self._recognition.last_asr_ns(request.session)
+        times = ResponseTimes(now, request.turn_end_ns, epoch is None, asr_ns)
+        response = ResponsePipeline(self._stages, request, times, self._send, self._over)
+        session.responses[request.response] = response
+        self._gate.add(response, now)
+
+    def _adopt(self, session: _Session, message: AdoptDraft, now: int) -> None:
+        response = session.responses.get(message.response)
+        if response is None or response.epoch is not None:
+            return
+        if message.epoch < session.fences.get(message.lane, 0):
+            self._metrics.stale("host")
+            response.cancel("draft")
+            return
+        response.lane = message.lane
+        response.adopt(message.epoch, message.turn_end_ns, now)
+        self._gate.adopted(response, now)
+
+    def _cancel(self, session: _Session, name: str) -> None:
+        response = session.responses.get(name)
+        if response is not None:
+            response.cancel("draft" if response.epoch is None else "cancelled")
+
+    def _fence(self, session: _Session, lane: str, epoch: int) -> None:
+        """Everything older on this lane stops; drafts have no epoch and are not touched."""
+        session.fences[lane] = max(epoch, session.fences.pop(lane, 0))
+        if len(session.fences) > _MAX_LANES:
+            del session.fences[next(iter(session.fences))]
+        for response in list(session.responses.values()):
+            if response.lane == lane and response.epoch is not None and response.epoch < epoch:
+                response.cancel("cancelled")
+
+    # -- answers
+
+    def _send(self, message: ToSession) -> None:
+        """The only way out."""
+        if message.session not in self._sessions:
+            self._metrics.stale("host")
+            return
+        self._deliver(message)
+
+    def _over(self, response: ResponsePipeline) -> None:
+        session = self._sessions.get(response.session)
+        if session is not None:
+            session.responses.pop(response.response, None)
+        if response.leak:
+            self._leaks.append(response.leak)
+        self._gate.remove(response)
+
+    def _refuse(self, response: ResponsePipeline, reason: str) -> None:
+        response.fail(reason, "inference_rate_limit_exceeded")

@@ -1,0 +1,161 @@
+"""Recognition and turn judgement as scheduled work: one item each, with the instant when the answer is needed.
+
+Owns the work items that are under way. Every one gets exactly one answer (a result or WorkFailed), unless it was
+cancelled. Under load partial recognitions go first: a newer recognition of the same session takes the place of a
+partial that has not started (`superseded`), and one that is past its due time when it would start is dropped (`late`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engines.base import JobKey, Stage, StepResult, Transcript, TurnJudgement, UtteranceJob
+from session_server.media import NS_PER_S
+from session_server.runtime.messages import (
+    JudgeTurn,
+    Recognise,
+    RecognitionDone,
+    ToSession,
+    TurnJudged,
+    WorkFailed,
+)
+from session_server.runtime.pipeline_parts import Stages
+from session_server.scheduler.work import Kind, WorkItem
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    key: JobKey
+    stage: Stage
+    partial: bool
+    arrived_ns: int
+    due_ns: int
+
+
+class RecognitionLane:
+    """All sessions' recognitions and judgements. `last_asr_ns` gives a session's last final recognition."""
+
+    def __init__(self, stages: Stages, deliver: Callable[[ToSession], None]) -> None:
+        self._stages = stages
+        self._deliver = deliver
+        self._works: dict[str, dict[str, _Work]] = {}
+        self._last_asr_ns: dict[str, int] = {}
+
+    def recognise(self, request: Recognise, now: int) -> None:
+        job = UtteranceJob(request.pcm, request.partial)
+        self._supersede_partials(request.session)
+        self._add(
+            Stage.ASR, request.session, request.work_id, job, request.partial, request.due_ns, now
+        )
+
+    def judge(self, request: JudgeTurn, now: int) -> None:
+        job = UtteranceJob(request.pcm)
+        self._add(Stage.TURN, request.session, request.work_id, job, False, request.due_ns, now)
+
+    def cancel(self, session: str, work_id: str) -> None:
+        """Nobody wants this answer any more. Idempotent."""
+        work = self._take(session, work_id)
+        if work is not None:
+            self._stages.runners[work.stage].release(work.key)
+
+    def close(self, session: str) -> None:
+        for work_id in list(self._works.get(session, ())):
+            self.cancel(session, work_id)
+        self._last_asr_ns.pop(session, None)
+
+    def last_asr_ns(self, session: str) -> int:
+        return self._last_asr_ns.get(session, 0)
+
+    def drop_late(self, now: int) -> None:
+        """Partials that missed their due time while they waited are not worth a step any more."""
+        for works in list(self._works.values()):
+            for work in list(works.values()):
+                runner = self._stages.runners[work.stage]
+                if work.partial and work.due_ns < now and not runner.is_started(work.key):
+                    self._fail(work, "late", "the partial recognition came too late")
+
+    def __len__(self) -> int:
+        return sum(map(len, self._works.values()))
+
+    def _add(
+        self,
+        stage: Stage,
+        session: str,
+        work_id: str,
+        job: UtteranceJob,
+        partial: bool,
+        due_ns: int,
+        now: int,
+    ) -> None:
+        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns)
+        runner = self._stages.runners.get(stage)
+        if runner is None:
+            self._answer_failed(work, "unsupported", f"this server has no {stage.value} stage")
+            return
+        works = self._works.setdefault(session, {})
+        if len(works) >= self._stages.params.max_work_per_session:
+            self._answer_failed(work, "overloaded", "too many recognitions of this session wait")
+            return
+        works[work_id] = work
+        kind = Kind.PARTIAL if partial else Kind.FINAL
+        step_ns = self._stages.estimates.single_ns(stage)
+        runner.submit(work.key, job, self)
+        runner.ready(WorkItem(work.key, kind, now, due_ns, due_ns - step_ns))
+
+    def _supersede_partials(self, session: str) -> None:
+        for work in list(self._works.get(session, {}).values()):
+            if work.partial and not self._stages.runners[work.stage].is_started(work.key):
+                self._fail(work, "superseded", "a newer recognition took its place")
+
+    # -- results
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
+        work = self._works.get(result.key.session, {}).get(result.key.work)
+        if work is None:
+            return
+        match result.output:
+            case Transcript(text):
+                self._settle(work, RecognitionDone(work.key.session, work.key.work, text), now)
+            case TurnJudgement(probability):
+                self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
+            case _ if result.finished:
+                self._fail(work, "server_error", f"the {stage.value} engine gave no answer")
+            case _:
+                kind = Kind.PARTIAL if work.partial else Kind.FINAL
+                runner = self._stages.runners[stage]
+                runner.ready(
+                    WorkItem(
+                        work.key, kind, work.arrived_ns, work.due_ns, work.due_ns, started=True
+                    )
+                )
+
+    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:
+        work = self._works.get(key.session, {}).get(key.work)
+        if work is not None:
+            self._fail(work, "server_error", message)
+
+    def _settle(self, work: _Work, answer: ToSession, now: int) -> None:
+        self._take(work.key.session, work.key.work)
+        self._stages.runners[work.stage].release(work.key)
+        took = now - work.arrived_ns
+        if work.stage is Stage.ASR and not work.partial:
+            self._last_asr_ns[work.key.session] = took
+        self._stages.metrics.work_done(work.stage.value, took / NS_PER_S, work.partial)
+        self._deliver(answer)
+
+    def _fail(self, work: _Work, code: str, message: str) -> None:
+        self._take(work.key.session, work.key.work)
+        self._stages.runners[work.stage].release(work.key)
+        self._answer_failed(work, code, message)
+
+    def _answer_failed(self, work: _Work, code: str, message: str) -> None:
+        self._stages.metrics.work_dropped(work.stage.value, code)
+        self._deliver(WorkFailed(work.key.session, work.key.work, code, message))
+
+    def _take(self, session: str, work_id: str) -> _Work | None:
+        works = self._works.get(session)
+        work = works.pop(work_id, None) if works is not None else None
+        if works is not None and not works:
+            del self._works[session]
+        return work

@@ -1,0 +1,424 @@
+"""The event-loop side of one stage: collects work, decides the next step, hands results to their owners.
+
+Invariants
+* One plan is under way at a time; the next decision follows as soon as its outcome is in (continuous batching).
+* Cancel only marks: `release` forgets the job at once, and the engine frees it before the next step, that is after
+  the step that may be using it. A result whose key is not known any more is dropped here and counted.
+* A thrown step, or one longer than the stage's limit, fails every job that the engine held; then the engine is made
+  anew. Jobs that had not started wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
+from session_server.clock import Clock
+from session_server.media import NS_PER_S
+from session_server.runtime.host_metrics import HostMetrics
+from session_server.runtime.stage_worker import (
+    Call,
+    Feed,
+    Loaded,
+    LoadFailed,
+    Outcome,
+    Plan,
+    Release,
+    Report,
+    Start,
+    Worker,
+    describe,
+)
+from session_server.scheduler.chunking import MakingTime
+from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.stage_queue import StageQueue
+from session_server.scheduler.work import Choice, WorkItem
+
+_LOG = logging.getLogger(__name__)
+_LOAD_LIMIT_S = 120.0
+_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+_IDLE_STEPS = 256
+"""Steps in a row that may bring nothing before the job counts as stuck."""
+
+MakeWorker = Callable[[Callable[[Report], None]], Worker]
+
+
+class JobOwner(Protocol):
+    """Who gets a job's results; called on the event loop's thread."""
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None: ...
+
+    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None: ...
+
+
+class RunnerState(enum.Enum):
+    LOADING = "loading"
+    IDLE = "idle"
+    BUSY = "busy"
+    DOWN = "down"
+    STOPPED = "stopped"
+
+
+class _Phase(enum.Enum):
+    NEW = enum.auto()
+    STARTING = enum.auto()
+    STARTED = enum.auto()
+
+
+@dataclass(slots=True)
+class _Job:
+    owner: JobOwner
+    job: object
+    phase: _Phase = _Phase.NEW
+    feeds: list[tuple[object, bool]] = field(default_factory=list)
+    sent: int = 0
+    idle_steps: int = 0
+
+
+class StageRunner:
+    """One stage. All methods are called on the event loop's thread."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        make_worker: MakeWorker,
+        queue: StageQueue,
+        costs: CostModel,
+        clock: Clock,
+        metrics: HostMetrics,
+        step_limit_s: float,
+    ) -> None:
+        self.stage = stage
+        self.state = RunnerState.LOADING
+        self.capabilities: Capabilities | None = None
+        self.making: MakingTime = lambda _: 0
+        self.last_batch = 1
+        self._make_worker = make_worker
+        self._queue = queue
+        self._costs = costs
+        self._clock = clock
+        self._metrics = metrics
+        self._step_limit_s = step_limit_s
+        self._max_batch = queue.max_batch
+        self._jobs: dict[JobKey, _Job] = {}
+        self._calls: list[Call] = []
+        self._in_flight: dict[JobKey, Choice] = {}
+        self._slots_used = 0
+        self._full = False
+        self._generation = 0
+        self._worker: Worker | None = None
+        self._loaded: asyncio.Future[None] | None = None
+        self._retries = 0
+        self._kicked = False
+        self._wake: asyncio.TimerHandle | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    # -- life
+
+    async def start(self) -> None:
+        """Load the engine; raises what loading raised."""
+        self._loop = asyncio.get_running_loop()
+        self._loaded = self._loop.create_future()
+        self._new_worker()
+        await self._loaded
+
+    def stop(self) -> Worker | None:
+        """No more steps; the engine is closed after the one under way. Returns its worker."""
+        self.state = RunnerState.STOPPED
+        for timer in (self._wake, self._watchdog):
+            if timer is not None:
+                timer.cancel()
+        if self._worker is not None:
+            self._worker.stop()
+        return self._worker
+
+    # -- work
+
+    def submit(self, key: JobKey, job: object, owner: JobOwner) -> None:
+        """Make a job known. It starts when its first item is chosen."""
+        self._jobs[key] = _Job(owner, job)
+        if self.state is RunnerState.DOWN:
+            self._loop.call_soon(self._fail, key, f"the {self.stage.value} engine is down")
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        job = self._jobs.get(key)
+        if job is None:
+            return
+        if job.phase is _Phase.STARTED:
+            self._calls.append(Feed(key, payload, last))
+        else:
+            job.feeds.append((payload, last))
+
+    def is_started(self, key: JobKey) -> bool:
+        job = self._jobs.get(key)
+        return job is not None and job.phase is not _Phase.NEW
+
+    def ready(self, item: WorkItem) -> None:
+        """The job may be advanced; replaces what was said before. Ignored while a step of it is under way."""
+        key = JobKey(*item.key)
+        if key in self._jobs and key not in self._in_flight:
+            self._queue.put(item, self._clock.now())
+            self.kick()
+
+    def hold(self, key: JobKey) -> None:
+        """The job may not be advanced for now."""
+        self._queue.remove(key)
+
+    def release(self, key: JobKey) -> None:
+        """Forget the job; idempotent. A step under way is not cut short, its result is dropped."""
+        job = self._jobs.pop(key, None)
+        self._queue.remove(key)
+        if job is None or job.phase is _Phase.NEW:
+            return
+        self._slots_used -= 1
+        self._full = False
+        self._calls.append(Release(key))
+        self.kick()
+
+    @property
+    def max_batch(self) -> int:
+        """Jobs in one step, at most."""
+        return self._queue.max_batch
+
+    @property
+    def depth(self) -> int:
+        return len(self._queue)
+
+    @property
+    def starved(self) -> bool:
+        """Work waits for a slot that another job holds."""
+        return self._queue.starved
+
+    def check_integrity(self) -> None:
+        """Nothing is left. Raises AssertionError naming what is."""
+        left = {
+            "jobs": len(self._jobs),
+            "items": len(self._queue),
+            "in flight": len(self._in_flight),
+            "slots": self._slots_used,
+            "calls": len(self._calls),
+        }
+        found = {name: count for name, count in left.items() if count}
+        if found:
+            raise AssertionError(f"stage {self.stage.value} still holds {found}")
+
+    # -- deciding
+
+    def kick(self) -> None:
+        """Decide once all that is ready in this turn of the loop has been said."""
+        if not self._kicked and self.state is RunnerState.IDLE:
+            self._kicked = True
+            self._loop.call_soon(self._decide)
+
+    def _decide(self) -> None:
+        self._kicked = False
+        if self.state is not RunnerState.IDLE or self._worker is None:
+            return
+        choices = self._queue.choose(self._clock.now(), self._free_slots(), self.making)
+        if self._queue.starved:
+            self._metrics.starved_step(self.stage.value)
+        calls, self._calls = self._calls, []
+        for choice in choices:
+            self._begin(JobKey(*choice.item.key), choice, calls)
+        if not calls and not choices:
+            self._arm_wake()
+            return
+        batch = [StepRequest(JobKey(*choice.item.key), choice.units) for choice in choices]
+        self.state = RunnerState.BUSY
+        self._watchdog = self._loop.call_later(self._step_limit_s, self._hung)
+        self._worker.submit(Plan(calls, batch))
+        self._metrics.queue_depth(self.stage.value, len(self._queue))
+
+    def _begin(self, key: JobKey, choice: Choice, calls: list[Call]) -> None:
+        job = self._jobs[key]
+        self._in_flight[key] = choice
+        if job.phase is _Phase.NEW:
+            job.phase = _Phase.STARTING
+            job.sent = len(job.feeds)
+            self._slots_used += 1
+            calls.append(Start(key, job.job))
+            calls.extend(Feed(key, payload, last) for payload, last in job.feeds)
+
+    def _free_slots(self) -> int | None:
+        slots = self.capabilities.slots if self.capabilities is not None else None
+        if self._full:
+            return 0
+        return None if slots is None else max(0, slots - self._slots_used)
+
+    def _arm_wake(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        at = self._queue.next_wake()
+        if at is not None:
+            delay = max(0, at - self._clock.now()) / NS_PER_S
+            self._wake = self._loop.call_later(delay, self.kick)
+
+    # -- reports
+
+    def _new_worker(self) -> None:
+        self._generation += 1
+        generation, loop = self._generation, self._loop
+
+        def report(outcome: Report) -> None:
+            try:
+                loop.call_soon_threadsafe(self._on_report, generation, outcome)
+            except RuntimeError:  # the loop has ended: nobody is left to tell
+                _LOG.debug("stage %s reported after the end", self.stage.value)
+
+        self._worker = self._make_worker(report)
+        self._load()
+
+    def _load(self) -> None:
+        self.state = RunnerState.LOADING
+        self._watchdog = self._loop.call_later(_LOAD_LIMIT_S, self._hung)
+        assert self._worker is not None
+        self._worker.load()
+
+    def _on_report(self, generation: int, report: Report) -> None:
+        if generation != self._generation or self.state is RunnerState.STOPPED:
+            self._metrics.stale(self.stage.value)
+            return
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        match report:
+            case Loaded(capabilities):
+                self._on_loaded(capabilities)
+            case LoadFailed(error):
+                self._on_load_failed(error)
+            case Outcome():
+                self._on_outcome(report)
+
+    def _on_loaded(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self._queue.max_batch = min(self._max_batch, capabilities.max_batch)
+        self._retries = 0
+        self.state = RunnerState.IDLE
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_result(None)
+        self.kick()
+
+    def _on_load_failed(self, error: Exception) -> None:
+        self.state = RunnerState.DOWN
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(error)
+            return
+        self._metrics.engine_failed(self.stage.value, "not_loaded")
+        _LOG.error("stage %s cannot be restarted: %s", self.stage.value, describe(error))
+        self._fail_jobs(list(self._jobs), f"the {self.stage.value} engine cannot be restarted")
+        delay = _RETRY_S[min(self._retries, len(_RETRY_S) - 1)]
+        self._retries += 1
+        self._wake = self._loop.call_later(delay, self._load)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        if outcome.fault is not None:
+            self._metrics.engine_failed(self.stage.value, "threw")
+            self._lose_engine(f"the {self.stage.value} engine failed: {outcome.fault}")
+            self._load()
+            return
+        now = self._clock.now()
+        flight, self._in_flight = self._in_flight, {}
+        self.state = RunnerState.IDLE
+        self._measure(flight, outcome)
+        self._settle_starts(flight, outcome, now)
+        for result in outcome.results:
+            flight.pop(result.key, None)
+            self._hand_over(result, now)
+        for key in flight:
+            if key in self._jobs:
+                self._fail(key, f"the {self.stage.value} engine gave no result")
+        self.kick()
+
+    def _measure(self, flight: dict[JobKey, Choice], outcome: Outcome) -> None:
+        batch = len(outcome.results)
+        if not batch:
+            return
+        self.last_batch = batch
+        units = max((choice.units for choice in flight.values()), default=1)
+        done = max((result.units for result in outcome.results), default=units)
+        self._costs.observe(
+            self.stage.value, batch, max(1, min(units, done or units)), outcome.step_ns
+        )
+        self._metrics.stage_step(self.stage.value, outcome.step_ns / NS_PER_S, batch)
+
+    def _settle_starts(self, flight: dict[JobKey, Choice], outcome: Outcome, now: int) -> None:
+        """Jobs that started get what was fed meanwhile; those that found no room wait for a release."""
+        for key, message in outcome.refused:
+            flight.pop(key, None)
+            self._fail(key, message)
+        for key in outcome.no_room:
+            self._find_no_room(key, flight.pop(key), now)
+        for key in flight:
+            job = self._jobs.get(key)
+            if job is not None and job.phase is _Phase.STARTING:
+                job.phase = _Phase.STARTED
+                self._calls.extend(Feed(key, *feed) for feed in job.feeds[job.sent :])
+                job.feeds.clear()
+
+    def _find_no_room(self, key: JobKey, choice: Choice, now: int) -> None:
+        job = self._jobs.get(key)
+        if job is None:
+            return
+        job.phase = _Phase.NEW
+        self._slots_used -= 1
+        if not self._slots_used:
+            self._fail(key, f"the {self.stage.value} engine has no room for this at all")
+            return
+        self._full = True
+        self._queue.put(choice.item, now)
+
+    def _hand_over(self, result: StepResult, now: int) -> None:
+        job = self._jobs.get(result.key)
+        if job is None:
+            self._metrics.stale(self.stage.value)
+            return
+        job.idle_steps = 0 if result.units or result.output is not None else job.idle_steps + 1
+        if result.error is not None:
+            self._fail(result.key, result.error)
+        elif job.idle_steps > _IDLE_STEPS:
+            self._fail(result.key, f"the {self.stage.value} engine makes no progress")
+        else:
+            if result.finished:
+                self.release(result.key)
+            job.owner.on_result(self.stage, result, now)
+
+    # -- failures
+
+    def _fail(self, key: JobKey, message: str) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self.release(key)
+            job.owner.on_job_failed(self.stage, key, message)
+
+    def _hung(self) -> None:
+        """The step or the load took too long: its thread is given up, a new one begins."""
+        loading = self.state is RunnerState.LOADING
+        assert self._worker is not None
+        self._worker.abandon()
+        if loading and self._loaded is not None and not self._loaded.done():
+            self._generation += 1
+            self._on_load_failed(TimeoutError(f"loading took over {_LOAD_LIMIT_S:.0f} s"))
+            return
+        self._metrics.engine_failed(self.stage.value, "hung")
+        self._lose_engine(f"the {self.stage.value} engine hung")
+        self._new_worker()
+
+    def _lose_engine(self, message: str) -> None:
+        """All engine state is gone: fail whoever had some."""
+        _LOG.error("stage %s: %s; it is restarted", self.stage.value, message)
+        self.state = RunnerState.LOADING
+        self._in_flight.clear()
+        self._fail_jobs(
+            [k for k, job in self._jobs.items() if job.phase is not _Phase.NEW], message
+        )
+        self._calls.clear()
+        self._full = False
+
+    def _fail_jobs(self, keys: list[JobKey], message: str) -> None:
+        for key in keys:
+            self._fail(key, message)

@@ -1,0 +1,205 @@
+"""The thread of one stage: the only place where an engine's methods are called.
+
+It takes orders one at a time (load, plan, stop) and reports each one's outcome. A plan's calls run first, in order,
+then its step. It knows nothing of responses or policies. An abandoned worker (its step hung) reports nothing more;
+if it ever comes back it closes its engine and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engines.base import (
+    Capabilities,
+    JobKey,
+    NoCapacity,
+    SteppedEngine,
+    StepRequest,
+    StepResult,
+)
+from session_server.clock import Clock
+from session_server.errors import SessionServerError
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    key: JobKey
+    job: object
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    key: JobKey
+    payload: object
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    key: JobKey
+
+
+Call = Start | Feed | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do next: bookkeeping calls, then one step over `batch` (none when it is empty)."""
+
+    calls: list[Call]
+    batch: list[StepRequest]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a plan. `no_room` and `refused` are jobs that did not start; `fault` names what was thrown.
+    `step_ns` is the length of the step alone."""
+
+    results: list[StepResult] = field(default_factory=list)
+    no_room: list[JobKey] = field(default_factory=list)
+    refused: list[tuple[JobKey, str]] = field(default_factory=list)
+    fault: str | None = None
+    step_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    capabilities: Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    error: Exception
+
+
+Report = Outcome | Loaded | LoadFailed
+
+
+class Worker(Protocol):
+    """Carries out orders for one engine."""
+
+    def load(self) -> None:
+        """Make the engine (anew) and load it; answered by Loaded or LoadFailed."""
+        ...
+
+    def submit(self, plan: Plan) -> None: ...
+
+    def stop(self) -> None:
+        """Close the engine after what is under way. Idempotent."""
+        ...
+
+    def abandon(self) -> None:
+        """Nothing of this worker is wanted any more."""
+        ...
+
+
+class ThreadWorker:
+    """A worker with a thread of its own. `report` is called on that thread."""
+
+    def __init__(
+        self,
+        name: str,
+        create: Callable[[], SteppedEngine],
+        report: Callable[[Report], None],
+        clock: Clock,
+    ) -> None:
+        self._create = create
+        self._report = report
+        self._clock = clock
+        self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
+        self._abandoned = False
+        self._engine: SteppedEngine | None = None
+        self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
+        self._thread.start()
+
+    def load(self) -> None:
+        self._orders.put("load")
+
+    def submit(self, plan: Plan) -> None:
+        self._orders.put(plan)
+
+    def stop(self) -> None:
+        self._orders.put("stop")
+
+    def abandon(self) -> None:
+        self._abandoned = True
+        self._orders.put("stop")
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) != "stop" and not self._abandoned:
+            report = self._execute(order) if isinstance(order, Plan) else self._load()
+            if not self._abandoned:
+                self._report(report)
+        self._close()
+
+    def _load(self) -> Report:
+        self._close()
+        try:
+            engine = self._create()
+            self._engine = engine
+            engine.load()
+            return Loaded(engine.capabilities)
+        except Exception as error:
+            return LoadFailed(error)
+
+    def _execute(self, plan: Plan) -> Outcome:
+        outcome = Outcome()
+        engine = self._engine
+        if engine is None:
+            outcome.fault = "the engine is not loaded"
+            return outcome
+        try:
+            failed = self._call(engine, plan.calls, outcome)
+            batch = [request for request in plan.batch if request.key not in failed]
+            if batch:
+                begun = self._clock.now()
+                outcome.results = list(engine.step(batch))
+                outcome.step_ns = self._clock.now() - begun
+        except Exception as error:
+            outcome.fault = describe(error)
+        return outcome
+
+    def _call(self, engine: SteppedEngine, calls: list[Call], outcome: Outcome) -> set[JobKey]:
+        """Carry out the bookkeeping; the keys of jobs that could not start."""
+        failed: set[JobKey] = set()
+        for call in calls:
+            match call:
+                case Start(key, job):
+                    try:
+                        engine.start(key, job)
+                    except NoCapacity:
+                        outcome.no_room.append(key)
+                        failed.add(key)
+                    except ValueError as error:
+                        outcome.refused.append((key, describe(error)))
+                        failed.add(key)
+                case Feed(key, payload, last):
+                    if key not in failed:
+                        engine.feed(key, payload, last)
+                case Release(key):
+                    engine.release(key)
+        return failed
+
+    def _close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            with contextlib.suppress(Exception):  # it is being thrown away, whatever it says
+                engine.close()
+
+
+def describe(error: BaseException) -> str:
+    """One line about an exception, for messages."""
+    text = " ".join(str(error).split())[:200]
+    if isinstance(error, SessionServerError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

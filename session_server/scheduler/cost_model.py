@@ -1,0 +1,66 @@
+"""What a step costs, learned while serving: mean and P90 of step time per (stage, batch, units).
+
+Batch and units are put into power-of-two buckets. The mean is an exponential average; P90 is tracked by an
+asymmetric step (up by 9 parts when a sample lies above, down by 1 part when below). An unseen bucket is
+answered by the nearest one that has been seen. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_WEIGHT = 0.1
+_STEP = 0.05
+"""How far one sample may move P90, as a share of the mean."""
+
+
+def bucket(n: int) -> int:
+    """0, 1, 2, 3, ... for 1, 2, 3-4, 5-8, ..."""
+    return max(0, n - 1).bit_length()
+
+
+@dataclass(slots=True)
+class _Cost:
+    mean: float
+    p90: float
+
+    def observe(self, ns: int) -> None:
+        self.mean += _WEIGHT * (ns - self.mean)
+        self.p90 += _STEP * self.mean * (0.9 if ns > self.p90 else -0.1) * 2
+        self.p90 = max(self.p90, self.mean)
+
+
+class CostModel:
+    """Bounded: at most one entry per stage and pair of buckets."""
+
+    def __init__(self) -> None:
+        self._costs: dict[str, dict[tuple[int, int], _Cost]] = {}
+
+    def observe(self, stage: str, batch: int, units: int, ns: int) -> None:
+        """A step of `batch` jobs, the largest of `units` units, took `ns`."""
+        costs = self._costs.setdefault(stage, {})
+        place = (bucket(batch), bucket(units))
+        cost = costs.get(place)
+        if cost is None:
+            costs[place] = _Cost(float(ns), float(ns))
+        else:
+            cost.observe(ns)
+
+    def mean_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
+        cost = self._find(stage, batch, units)
+        return prior_ns if cost is None else int(cost.mean)
+
+    def p90_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
+        cost = self._find(stage, batch, units)
+        return prior_ns if cost is None else int(cost.p90)
+
+    def _find(self, stage: str, batch: int, units: int) -> _Cost | None:
+        costs = self._costs.get(stage)
+        if not costs:
+            return None
+        want = (bucket(batch), bucket(units))
+        found = costs.get(want)
+        if found is not None:
+            return found
+        near = min(costs, key=lambda at: (abs(at[0] - want[0]) + abs(at[1] - want[1]), at))
+        return costs[near]

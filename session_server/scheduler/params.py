@@ -1,0 +1,82 @@
+"""What the operator chose about scheduling; `config` fills it from YAML.
+
+Units: seconds in fields that end in `_s`; properties in `_ns` are integer nanoseconds. Chunk sizes are
+seconds of audio, never one engine's frames.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from session_server.media import NS_PER_S
+
+
+class PolicyName(enum.Enum):
+    FCFS = "fcfs"
+    LIVESERVE = "liveserve"
+    DEADLINE = "deadline"
+
+
+class Chunking(enum.Enum):
+    """FIXED: the smallest step of the ladder first, then the largest; LEAD: sized by slack."""
+
+    FIXED = "fixed"
+    LEAD = "lead"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerParams:
+    """Defaults suit the CPU stack; `serving.md` 3.1 says where they come from."""
+
+    policy: PolicyName = PolicyName.DEADLINE
+    max_sessions: int = 16
+    max_responses_per_session: int = 8
+    max_work_per_session: int = 8
+    lead_cap_s: float = 2.0
+    draft_cap_s: float = 1.0
+    text_ahead_s: float = 4.0
+    chunking: Chunking = Chunking.LEAD
+    chunk_ladder_s: tuple[float, ...] = (0.1, 0.2)
+    prefill_tokens: int = 64
+    prefill_batch: int = 1
+    first_audio_s: float = 1.0
+    nearly_dry_s: float = 0.4
+    safe_lead_s: float = 1.0
+    utilisation: float = 0.9
+    cores: float = 2.0
+    transport_s: float = 0.02
+    chars_per_s: float = 15.0
+    audio_s_per_char_cap: float = 0.5
+    audio_s_floor: float = 3.0
+    silence_cap_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.chunk_ladder_s or sorted(set(self.chunk_ladder_s)) != list(self.chunk_ladder_s):
+            raise ValueError("chunk_ladder_s must rise")
+        if self.chunk_ladder_s[0] <= 0 or self.chunk_ladder_s[-1] > self.lead_cap_s:
+            raise ValueError("chunk_ladder_s must lie in 0..lead_cap_s")
+
+    @property
+    def lead_cap_ns(self) -> int:
+        return int(self.lead_cap_s * NS_PER_S)
+
+    @property
+    def draft_cap_ns(self) -> int:
+        return int(self.draft_cap_s * NS_PER_S)
+
+    @property
+    def first_audio_ns(self) -> int:
+        return int(self.first_audio_s * NS_PER_S)
+
+    @property
+    def nearly_dry_ns(self) -> int:
+        return int(self.nearly_dry_s * NS_PER_S)
+
+    @property
+    def safe_lead_ns(self) -> int:
+        return int(self.safe_lead_s * NS_PER_S)
+
+    @property
+    def transport_ns(self) -> int:
+        return int(self.transport_s * NS_PER_S)

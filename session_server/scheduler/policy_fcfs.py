@@ -1,0 +1,25 @@
+"""`fcfs`: by arrival of the response or recognition; the baseline that today's servers use.
+
+A slot is free again as soon as its stage's work is done, as continuous batching does. Drafts come last: they are
+speculation, which a plain server would not do at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from session_server.scheduler.policy import Bands, items
+from session_server.scheduler.work import Kind, WorkItem
+
+_REAL, _DRAFT = 0, 1
+
+
+class FcfsPolicy:
+    """First come, first served."""
+
+    def place(self, item: WorkItem) -> tuple[int, int]:
+        return (_DRAFT if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)
+
+    def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
+        yield from items(bands, _REAL)
+        yield from items(bands, _DRAFT)

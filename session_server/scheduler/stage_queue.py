@@ -1,0 +1,199 @@
+"""One stage's waiting work, and the decision who is advanced at a free step.
+
+Invariants: at most one item per key; an item that the lead cap holds back sleeps until its instant and costs
+nothing meanwhile; a batch holds at most `max_batch` items, needs no more slots than are free, and reads at most
+`prefill_batch` prompts. A decision walks only as far as it fills the batch.
+
+No session starves: every `_AGING`-th decision begins with the item that has been ready longest, drafts and partial
+recognitions apart (they are dropped or adopted instead).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+from session_server.scheduler.chunking import ChunkSizes, MakingTime
+from session_server.scheduler.policy import Band, Bands, Policy
+from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
+
+_AGING = 16
+
+
+def _no_time(_: int) -> int:
+    return 0
+
+
+class StageQueue:
+    """`chunks` sizes audio steps; None: whatever is ready goes in one step."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        max_batch: int,
+        *,
+        prefill_batch: int = 1,
+        nearly_dry_ns: int = 0,
+        chunks: ChunkSizes | None = None,
+    ) -> None:
+        self.max_batch = max_batch
+        self.starved = False
+        self._policy = policy
+        self._prefill_batch = prefill_batch
+        self._nearly_dry_ns = nearly_dry_ns
+        self._chunks = chunks
+        self._bands: Bands = {}
+        self._places: dict[WorkKey, tuple[int, int, int, WorkItem]] = {}
+        self._asleep: dict[WorkKey, WorkItem] = {}
+        self._alarms: list[tuple[int, int, WorkKey]] = []
+        self._ages: dict[WorkKey, None] = {}
+        self._serial = 0
+        self._decisions = 0
+
+    def __len__(self) -> int:
+        return len(self._places) + len(self._asleep)
+
+    def __contains__(self, key: WorkKey) -> bool:
+        return key in self._places or key in self._asleep
+
+    def put(self, item: WorkItem, now: int) -> None:
+        """Add an item, or give it a new urgency."""
+        aged = item.key in self._ages
+        self._withdraw(item.key)
+        if item.not_before_ns > now:
+            self._ages.pop(item.key, None)
+            self._asleep[item.key] = item
+            self._serial += 1
+            heapq.heappush(self._alarms, (item.not_before_ns, self._serial, item.key))
+            if len(self._alarms) > 64 + 4 * len(self._asleep):
+                self._forget_old_alarms()
+            return
+        self._place(item)
+        if not aged and item.kind < Kind.PARTIAL:
+            self._ages[item.key] = None
+
+    def remove(self, key: WorkKey) -> WorkItem | None:
+        """Take an item out; None when it was not there."""
+        self._ages.pop(key, None)
+        return self._withdraw(key)
+
+    def get(self, key: WorkKey) -> WorkItem | None:
+        if key in self._asleep:
+            return self._asleep[key]
+        place = self._places.get(key)
+        return place[3] if place else None
+
+    def next_wake(self) -> int | None:
+        """When the first sleeping item may run."""
+        while self._alarms and not self._is_current(self._alarms[0]):
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    def choose(
+        self, now: int, free_slots: int | None = None, making: MakingTime = _no_time
+    ) -> list[Choice]:
+        """Take out the items of the next step. `free_slots`: starts that the engine has room for."""
+        self._wake(now)
+        self.starved = False
+        if not self._places:
+            return []
+        batch = _Batch(self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns)
+        self._decisions += 1
+        if self._decisions % _AGING == 0 and self._ages:
+            batch.offer(self._places[next(iter(self._ages))][3], now)
+        for item in self._policy.walk(self._bands, now, self.max_batch):
+            if batch.full:
+                break
+            batch.offer(item, now)
+        self.starved = batch.short_of_slots
+        for item in batch.items:
+            self.remove(item.key)
+        return [Choice(item, self._units(item, now, making)) for item in batch.items]
+
+    def _units(self, item: WorkItem, now: int, making: MakingTime) -> int:
+        if self._chunks is None or not item.unit_ns:
+            return item.units
+        size = self._chunks.size_ns(item.slack_ns(now), item.first, making)
+        size = min(size, now - item.cap_ns)
+        return max(1, min(item.units, size // item.unit_ns))
+
+    def _place(self, item: WorkItem) -> None:
+        band, order = self._policy.place(item)
+        self._serial += 1
+        self._places[item.key] = (band, order, self._serial, item)
+        if band not in self._bands:
+            self._bands[band] = Band()
+        self._bands[band].add(order, self._serial, item)
+
+    def _withdraw(self, key: WorkKey) -> WorkItem | None:
+        asleep = self._asleep.pop(key, None)
+        if asleep is not None:
+            return asleep
+        place = self._places.pop(key, None)
+        if place is None:
+            return None
+        band, order, serial, item = place
+        self._bands[band].remove(order, serial)
+        return item
+
+    def _wake(self, now: int) -> None:
+        while (at := self.next_wake()) is not None and at <= now:
+            key = heapq.heappop(self._alarms)[2]
+            item = self._asleep.pop(key)
+            self._place(replace(item, not_before_ns=0))
+            if item.kind < Kind.PARTIAL:
+                self._ages[key] = None
+
+    def _is_current(self, alarm: tuple[int, int, WorkKey]) -> bool:
+        item = self._asleep.get(alarm[2])
+        return item is not None and item.not_before_ns == alarm[0]
+
+    def _forget_old_alarms(self) -> None:
+        self._alarms = [alarm for alarm in self._alarms if self._is_current(alarm)]
+        heapq.heapify(self._alarms)
+
+
+class _Batch:
+    """A step being put together."""
+
+    __slots__ = (
+        "_drafts_allowed",
+        "_keys",
+        "_nearly_dry_ns",
+        "_prompts",
+        "_room",
+        "_slots",
+        "items",
+        "short_of_slots",
+    )
+
+    def __init__(self, room: int, prompts: int, slots: int | None, nearly_dry_ns: int) -> None:
+        self.items: list[WorkItem] = []
+        self.short_of_slots = False
+        self._keys: set[WorkKey] = set()
+        self._room = room
+        self._prompts = prompts
+        self._slots = slots
+        self._nearly_dry_ns = nearly_dry_ns
+        self._drafts_allowed = True
+
+    @property
+    def full(self) -> bool:
+        return len(self.items) >= self._room
+
+    def offer(self, item: WorkItem, now: int) -> None:
+        """Take the item if there is room for it. A step with a nearly dry listener carries no draft."""
+        if item.key in self._keys or (item.kind is Kind.DRAFT and not self._drafts_allowed):
+            return
+        if item.opening and not self._prompts:
+            return
+        if not item.started and self._slots is not None:
+            if not self._slots:
+                self.short_of_slots = True
+                return
+            self._slots -= 1
+        self._prompts -= item.opening
+        if item.kind is Kind.PLAYING and item.slack_ns(now) < self._nearly_dry_ns:
+            self._drafts_allowed = False
+        self._keys.add(item.key)
+        self.items.append(item)

@@ -1,0 +1,115 @@
+"""How pressing one response's next step is: turns playhead, speech made below a stage and time estimates into
+work items.
+
+`slack = lead + speech already made below this stage - estimated time through this stage and all below - transport`;
+before first audio the deadline is the turn's end plus the first-audio objective. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from session_server.scheduler.params import SchedulerParams
+from session_server.scheduler.playhead import Playhead
+from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The step that a stage could do next. `path_ns`: estimated time through this stage and all below;
+    `below_ns`: speech already made below it; `room_ns`: what the step will at least add to the lead."""
+
+    key: WorkKey
+    path_ns: int
+    below_ns: int = 0
+    room_ns: int = 0
+    units: int = 1
+    unit_ns: int = 0
+    opening: bool = False
+    started: bool = False
+
+
+class ResponseUrgency:
+    """One response's urgency. `playhead` is None for a text answer."""
+
+    def __init__(
+        self,
+        params: SchedulerParams,
+        arrived_ns: int,
+        turn_end_ns: int | None,
+        draft: bool,
+        playhead: Playhead | None,
+    ) -> None:
+        self.playhead = playhead
+        self.draft = draft
+        self._params = params
+        self._arrived_ns = arrived_ns
+        self._base_ns = turn_end_ns if turn_end_ns is not None else arrived_ns
+
+    def adopt(self, turn_end_ns: int | None, now: int) -> None:
+        """The draft became a real response."""
+        self.draft = False
+        self._base_ns = turn_end_ns if turn_end_ns is not None else now
+        if self.playhead is not None:
+            self.playhead.adopt(now)
+
+    @property
+    def kind(self) -> Kind:
+        if self.draft:
+            return Kind.DRAFT
+        if self.playhead is None:
+            return Kind.FINAL
+        return Kind.PLAYING if self.playhead.generated else Kind.FIRST_AUDIO
+
+    def item(self, step: Step, now: int) -> WorkItem | None:
+        """The work item for `step`; None while it must wait for news (adoption, resume)."""
+        kind = self.kind
+        playhead = self.playhead
+        due, dry, cap = FOREVER_NS, FOREVER_NS, -FOREVER_NS
+        if playhead is None:
+            if kind is not Kind.DRAFT:
+                due = max(self._base_ns + self._params.first_audio_ns, now)
+        elif kind is Kind.DRAFT:
+            left = self._params.draft_cap_ns - playhead.lead_ns(now) - step.below_ns
+            if left < step.room_ns:
+                return None
+            cap = now - left
+        elif playhead.paused:
+            return None
+        elif kind is Kind.FIRST_AUDIO:
+            due = self._base_ns + self._params.first_audio_ns - self._params.transport_ns
+        else:
+            dry = playhead.dry_ns
+            due = max(dry, now) + step.below_ns - self._params.transport_ns
+            cap = dry + step.below_ns - self._params.lead_cap_ns
+        return self._work(step, kind, due, dry, cap)
+
+    def thought(self, step: Step, now: int) -> WorkItem | None:
+        """As `item`, for the thinker: its bound is the text ahead of the talker, not audio."""
+        if self.playhead is not None and self.playhead.paused:
+            return None
+        due = FOREVER_NS
+        if self.kind is Kind.PLAYING and self.playhead is not None:
+            due = max(self.playhead.dry_ns, now) + step.below_ns - self._params.transport_ns
+        elif self.kind is not Kind.DRAFT:
+            due = self._base_ns + self._params.first_audio_ns
+        dry = self.playhead.dry_ns if self.playhead is not None else FOREVER_NS
+        return self._work(step, self.kind, due, dry, -FOREVER_NS)
+
+    def _work(self, step: Step, kind: Kind, due: int, dry: int, cap: int) -> WorkItem:
+        latest = due - step.path_ns if due < FOREVER_NS else FOREVER_NS
+        return WorkItem(
+            step.key,
+            kind,
+            self._arrived_ns,
+            due,
+            latest,
+            dry,
+            cap + step.room_ns,
+            cap,
+            step.units,
+            step.unit_ns,
+            first=kind is Kind.FIRST_AUDIO,
+            opening=step.opening,
+            started=step.started,
+        )
