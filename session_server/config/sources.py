@@ -76,6 +76,8 @@ def load(
             _merge(merged, _nest(key.split("."), typed), f"flag for {key}", sources)
 
     def where(key: str) -> str:
+        while key and _source(sources, key) is None:
+            key = key.rpartition(".")[0]
         return _source(sources, key) or "default"
 
     sections = {key: value for key, value in merged.items() if key != "graph"}
