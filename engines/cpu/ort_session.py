@@ -7,6 +7,7 @@ sessions beside each other (a runner thread per stage; `run` releases the interp
 from __future__ import annotations
 
 from pathlib import Path
+
 import onnxruntime as ort
 
 from session_server.errors import EngineFault

@@ -1,0 +1,139 @@
+"""The thinker's graph over slots of keys and values.
+
+A slot holds one token sequence's keys and values for up to `capacity` tokens. The graph writes them in place: past and
+present are bound to the same memory, one binding for each range of neighbouring slots, made once. A batch
+is such a range; rows in it that nobody asked for do no harm, because a call writes only behind the row's
+length. Prompts are read at least two tokens at a time: single tokens go through another kernel, whose
+results differ in the last digits, and how a prompt was cut must not show. Lengths are the caller's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from engines.cpu.ort_session import open_session
+
+Logits = NDArray[np.float32]
+KvState = NDArray[np.float32]
+"""[2 * layers, kv heads, tokens, head]: what a slot holds of its first `tokens` tokens."""
+
+SCRATCH = 2
+"""Positions behind `capacity` that rows nobody asked for may overwrite."""
+WIDEST_CHUNK = 256
+
+
+class SlotModel:
+    """`slots` token sequences of at most `capacity` tokens on one graph. Untouched slots cost no memory."""
+
+    def __init__(self, path: Path, slots: int, capacity: int) -> None:
+        self.slots = slots
+        self.capacity = capacity
+        self._session = open_session(path)
+        past = [i for i in self._session.get_inputs() if i.name.startswith("past_k.")]
+        self._layers = len(past)
+        heads, head = int(past[0].shape[1]), int(past[0].shape[3])
+        self.vocabulary = int(self._session.get_outputs()[0].shape[1])
+        # np.zeros maps pages that exist only once they are written
+        shape = (2 * self._layers, slots, heads, capacity + SCRATCH, head)
+        self._kv: NDArray[np.float32] = np.zeros(shape, np.float32)
+        self._ids = np.zeros((slots, 1), np.int64)
+        self._chunk = np.zeros((1, WIDEST_CHUNK), np.int64)
+        self._chunk_last = np.zeros((1, 1), np.int64)
+        self._decode_last = np.zeros((slots, 1), np.int64)
+        self._seqlens = np.zeros(slots, np.int32)
+        self._total = np.zeros(1, np.int32)
+        self._logits = np.zeros((slots, self.vocabulary), np.float32)
+        self._bindings: dict[tuple[int, int, bool], Any] = {}
+
+    @property
+    def token_bytes(self) -> int:
+        """Memory of one token's keys and values."""
+        return int(self._kv.nbytes // (self.slots * self._kv.shape[3]))
+
+    def prefill(self, slot: int, past: int, tokens: list[int]) -> Logits:
+        """Append 2 to WIDEST_CHUNK tokens behind the first `past`; the logits after the last, valid until
+        the next call."""
+        width = len(tokens)
+        if not 2 <= width <= WIDEST_CHUNK:
+            raise ValueError(f"a chunk has 2 to {WIDEST_CHUNK} tokens, not {width}")
+        self._check(past + width)
+        self._chunk[0, :width] = tokens
+        self._chunk_last[0, 0] = width - 1
+        self._seqlens[slot] = past + width - 1
+        self._total[0] = past + width
+        binding = self._binding(slot, 1, decoding=False)
+        _bind_input(binding, "input_ids", self._chunk[:, :width])
+        self._session.run_with_iobinding(binding)
+        logits: Logits = self._logits[slot]
+        return logits
+
+    def decode(self, rows: dict[int, tuple[int, int]], idle: dict[int, int]) -> dict[int, Logits]:
+        """Append one token in each slot of `rows` (slot: (past, token)), as one batch over the range that they
+        span; `idle` gives the lengths of the other slots in it. The logits are valid until the next call."""
+        first, last = min(rows), max(rows)
+        longest = 0
+        for slot in range(first, last + 1):
+            past, token = rows.get(slot) or (min(idle.get(slot, 0), self.capacity), 0)
+            if slot in rows:
+                self._check(past + 1)
+            self._ids[slot, 0] = token
+            self._seqlens[slot] = past
+            longest = max(longest, past + 1)
+        self._total[0] = longest
+        binding = self._binding(first, last - first + 1, decoding=True)
+        self._session.run_with_iobinding(binding)
+        return {slot: self._logits[slot] for slot in rows}
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Make the first `tokens` tokens of `target` those of `source`."""
+        self._kv[:, target, :, :tokens] = self._kv[:, source, :, :tokens]
+
+    def save(self, slot: int, tokens: int) -> KvState:
+        """A copy of a slot's first `tokens` tokens."""
+        return self._kv[:, slot, :, :tokens].copy()
+
+    def restore(self, slot: int, state: KvState) -> None:
+        """Put a saved state at the start of `slot`. Raises ValueError when it is another model's."""
+        expected = (self._kv.shape[0], *self._kv.shape[2:3], *self._kv.shape[4:])
+        if (state.shape[0], state.shape[1], *state.shape[3:]) != expected:
+            raise ValueError("the state was made by another model")
+        self._check(state.shape[2])
+        self._kv[:, slot, :, : state.shape[2]] = state
+
+    def _check(self, tokens: int) -> None:
+        if tokens > self.capacity:
+            raise ValueError(f"{tokens} tokens do not fit a slot of {self.capacity}")
+
+    def _binding(self, first: int, count: int, decoding: bool) -> ort.IOBinding:
+        """The memory of `count` slots from `first`, bound once."""
+        key = (first, count, decoding)
+        binding = self._bindings.get(key)
+        if binding is None:
+            binding = self._session.io_binding()
+            rows = slice(first, first + count)
+            _bind_output(binding, "logits", self._logits[rows])
+            _bind_input(binding, "seqlens_k", self._seqlens[rows])
+            _bind_input(binding, "total_len", self._total)
+            last = self._decode_last[rows] if decoding else self._chunk_last
+            _bind_input(binding, "last_idx", last)
+            if decoding:
+                _bind_input(binding, "input_ids", self._ids[rows])
+            for index in range(2 * self._layers):
+                name = f"{'kv'[index % 2]}.{index // 2}"
+                _bind_input(binding, f"past_{name}", self._kv[index, rows])
+                _bind_output(binding, f"pres_{name}", self._kv[index, rows])
+            self._bindings[key] = binding
+        return binding
+
+
+def _bind_input(binding: ort.IOBinding, name: str, array: NDArray[Any]) -> None:
+    binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+def _bind_output(binding: ort.IOBinding, name: str, array: NDArray[Any]) -> None:
+    binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
