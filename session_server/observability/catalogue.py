@@ -43,6 +43,7 @@ class TurnLeg(enum.StrEnum):
 
     ENDPOINT = "endpoint"
     ASR = "asr"
+    ADMISSION = "admission"
     PREFILL = "prefill"
     FIRST_CLAUSE = "first_clause"
     FIRST_CHUNK = "first_chunk"
@@ -88,15 +89,6 @@ class WasteWhere(enum.StrEnum):
     CODEC = "codec"
     VOCODED = "vocoded"
     SENT = "sent"
-
-
-class Boundary(enum.StrEnum):
-    """Where output of an old epoch was dropped."""
-
-    STAGE = "stage"
-    HOST = "host"
-    SESSION = "session"
-    OUTBOX = "outbox"
 
 
 class ResponseStatus(enum.StrEnum):
@@ -203,7 +195,8 @@ TURN_SPECS = (
     _histogram("interruption_stop_seconds", "seconds", "Legs of a barge-in, from the onset of speech to silence at the listener.", LEG, Label("leg", StopLeg)),
     _counter("interruptions", "interruptions", "Speech over an answer: true barge-ins, pauses that were undone (a backchannel or another sound), and those refused.", Label("kind", InterruptionKind)),
     _counter("drafts", "drafts", "Speculative responses begun before the end of turn was decided, by outcome.", Label("outcome", DraftOutcome)),
-    _counter("draft_wasted_seconds", "seconds", "Time that dropped drafts had been running."),
+    _counter("draft_wasted_seconds", "seconds", "Audio made for drafts that were dropped: the cost of starting early."),
+    _histogram("response_first_chunk_seconds", "seconds", "Turn end decided to the first chunk out of the vocoder; 0 when a draft had it ready.", LEG, Label("drafted")),
 )  # fmt: skip
 
 PLAYBACK_SPECS = (
@@ -217,7 +210,7 @@ PLAYBACK_SPECS = (
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
     _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),
     _counter("audio_wasted_seconds", "seconds", "Audio of cancelled responses that was never heard, by how far it had come.", Label("where", WasteWhere)),
-    _counter("stale_outputs", "outputs", "Output of an old epoch, dropped where it was met.", Label("boundary", Boundary)),
+    _counter("stale_outputs", "outputs", "Output of an old epoch, dropped where it was met: a stage, the host, a session, the outbox.", Label("boundary")),
 )  # fmt: skip
 
 STAGE_SPECS = (
@@ -225,7 +218,11 @@ STAGE_SPECS = (
     _histogram("stage_batch_size", "jobs", "Jobs advanced by one engine step.", BATCH, _STAGE),
     _gauge("stage_queue_depth", "jobs", "Jobs waiting for the stage.", _STAGE),
     _counter("stage_starved_steps", "steps", "Times a stage had free slots while all its work waited for credit downstream.", _STAGE),
-    _counter("stage_failures", "failures", "Engine steps that threw or hung; the engine was restarted.", _STAGE),
+    _counter("stage_failures", "failures", "Engines that threw, hung or could not be loaded; each is restarted.", _STAGE, Label("kind")),
+    _histogram("recognition_seconds", "seconds", "Recognition or judgement of a piece of speech, queue included.", STEP, _STAGE, Label("partial")),
+    _counter("works_dropped", "works", "Recognitions and judgements that were given up, by reason.", _STAGE, Label("reason")),
+    _counter("runaway_answers", "responses", "Answers ended because they were too long for their text, or silent.", Label("kind")),
+    _counter("tokens_wasted", "tokens", "Tokens of the thinker behind what was heard, by where they were lost (draft, cancelled, runaway).", Label("where")),
     _histogram("chunk_frames", "frames", "Chunk size chosen for a step of a speech stage.", FRAMES, _STAGE),
     _gauge("scheduler_sessions", "sessions", "Sessions by scheduling class.", Label("class")),
     _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),

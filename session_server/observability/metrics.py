@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -63,6 +63,7 @@ class Metrics:
     interruptions: Counter
     drafts: Counter
     draft_wasted_seconds: Counter
+    response_first_chunk_seconds: Histogram
     playback_underruns: Counter
     playback_underrun_seconds: Counter
     playback_lead_seconds: Histogram
@@ -79,6 +80,10 @@ class Metrics:
     stage_queue_depth: Gauge
     stage_starved_steps: Counter
     stage_failures: Counter
+    recognition_seconds: Histogram
+    works_dropped: Counter
+    runaway_answers: Counter
+    tokens_wasted: Counter
     chunk_frames: Histogram
     scheduler_sessions: Gauge
     admission_decisions: Counter
@@ -175,17 +180,6 @@ class Metrics:
         """A sample by its exposed name without prefix (`sessions_total`, `..._sum`); None when absent."""
         found = self._registry.get_sample_value(f"{PREFIX}_{name}", labels)
         return None if found is None else float(found)
-
-    # -- what the engine host reports
-
-    def stage_step(self, stage: str, seconds: float, batch: int) -> None:
-        self.stage_step_seconds.labels(stage).observe(seconds)
-        self.stage_batch_size.labels(stage).observe(batch)
-
-    def turn_stages(self, legs: Iterable[tuple[str, float]]) -> None:
-        """Where one turn's time went: (leg, seconds)."""
-        for leg, seconds in legs:
-            self.count("turn_stage_seconds", leg, seconds)
 
     def session_ended(self, outcome: str, seconds: float) -> None:
         self.count("sessions", outcome)

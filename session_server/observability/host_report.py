@@ -1,0 +1,93 @@
+"""What the engine host reports, given its names of the catalogue.
+
+Has the methods of `runtime.host_metrics.HostMetrics`; times are seconds. Audio of cancelled responses is
+counted by the sessions, which know what was heard; of the host's own reports only dropped drafts add to the
+audio wasted, since no session ever heard of those.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from session_server.observability.catalogue import TurnLeg
+from session_server.observability.metrics import Metrics
+
+
+class FirstChunkTimes(Protocol):
+    """Where the time to a response's first audio went; parts that did not happen are 0."""
+
+    @property
+    def drafted(self) -> bool: ...
+    @property
+    def asr_s(self) -> float: ...
+    @property
+    def wait_s(self) -> float: ...
+    @property
+    def prefill_s(self) -> float: ...
+    @property
+    def first_clause_s(self) -> float: ...
+    @property
+    def first_chunk_s(self) -> float: ...
+    @property
+    def after_turn_end_s(self) -> float: ...
+
+
+class HostReport:
+    """The engine host's door into `Metrics`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def stage_step(self, stage: str, seconds: float, batch: int) -> None:
+        self._metrics.stage_step_seconds.labels(stage).observe(seconds)
+        self._metrics.stage_batch_size.labels(stage).observe(batch)
+
+    def queue_depth(self, stage: str, depth: int) -> None:
+        self._metrics.stage_queue_depth.labels(stage).set(depth)
+
+    def starved_step(self, stage: str) -> None:
+        self._metrics.stage_starved_steps.labels(stage).inc()
+
+    def chunk_frames(self, stage: str, frames: int) -> None:
+        self._metrics.chunk_frames.labels(stage).observe(frames)
+
+    def stale(self, boundary: str) -> None:
+        self._metrics.stale_outputs.labels(boundary).inc()
+
+    def audio_generated(self, seconds: float) -> None:
+        self._metrics.audio_generated_seconds.inc(seconds)
+
+    def wasted(self, where: str, audio_s: float, tokens: int) -> None:
+        if where == "draft":
+            self._metrics.draft_wasted_seconds.inc(max(0.0, audio_s))
+        self._metrics.tokens_wasted.labels(where).inc(max(0, tokens))
+
+    def first_chunk(self, times: FirstChunkTimes) -> None:
+        legs = {
+            TurnLeg.ASR: times.asr_s,
+            TurnLeg.ADMISSION: times.wait_s,
+            TurnLeg.PREFILL: times.prefill_s,
+            TurnLeg.FIRST_CLAUSE: times.first_clause_s,
+            TurnLeg.FIRST_CHUNK: times.first_chunk_s,
+        }
+        for leg, seconds in legs.items():
+            self._metrics.turn_stage_seconds.labels(leg.value).observe(seconds)
+        drafted = "true" if times.drafted else "false"
+        self._metrics.response_first_chunk_seconds.labels(drafted).observe(times.after_turn_end_s)
+
+    def admission(self, decision: str, reason: str) -> None:
+        self._metrics.admission_decisions.labels(decision, reason).inc()
+
+    def engine_failed(self, stage: str, kind: str) -> None:
+        self._metrics.stage_failures.labels(stage, kind).inc()
+
+    def runaway(self, kind: str) -> None:
+        self._metrics.runaway_answers.labels(kind).inc()
+
+    def work_done(self, stage: str, seconds: float, partial: bool) -> None:
+        self._metrics.recognition_seconds.labels(stage, "true" if partial else "false").observe(
+            seconds
+        )
+
+    def work_dropped(self, stage: str, reason: str) -> None:
+        self._metrics.works_dropped.labels(stage, reason).inc()
