@@ -7,8 +7,6 @@ Several clients close the connection above 1 MiB, and a data channel above 256 K
 
 from __future__ import annotations
 
-import binascii
-
 import msgspec
 
 from session_server.protocol.values import Json
@@ -22,21 +20,24 @@ MAX_ECHO = 192 * 1024
 MAX_DELTA_PCM = MAX_FRAME // 4 * 3 - 1024
 """Bytes of audio in one delta."""
 
+_SHORTEST = 512
+"""Strings of this many characters stay whole: ids, types, names."""
+
 _ENCODER = msgspec.json.Encoder()
 
 
 def encode(event: msgspec.Struct) -> bytes:
     """The frame of a server event."""
     frame = _ENCODER.encode(event)
-    return frame if len(frame) <= MAX_FRAME else _fit(event)
+    return frame if len(frame) <= MAX_FRAME else _fit(frame)
 
 
-def _fit(event: msgspec.Struct) -> bytes:
+def _fit(frame: bytes) -> bytes:
     """Without audio and pictures; if that is not enough, with its long strings cut, ever shorter."""
-    tree: Json = _drop_payloads(msgspec.to_builtins(event))
+    tree = _drop_payloads(msgspec.json.decode(frame))
     frame = _ENCODER.encode(tree)
     limit = MAX_FRAME // 4
-    while len(frame) > MAX_FRAME and limit > 0:
+    while len(frame) > MAX_FRAME and limit >= _SHORTEST:
         tree = _cut(tree, limit)
         frame = _ENCODER.encode(tree)
         limit //= 2
@@ -78,7 +79,7 @@ class AudioDeltas:
             "output_index": output_index,
             "content_index": content_index,
         }
-        self._tail = b"," + _ENCODER.encode(address)[1:-1] + b',"delta":"'
+        self._tail = b"," + _ENCODER.encode(address)[1:-1] + b',"delta":'
 
     def encode(self, event_id: str, sound: bytes) -> bytes:
         """`sound`: at most MAX_DELTA_PCM bytes in the session's output format."""
@@ -89,7 +90,7 @@ class AudioDeltas:
                 b'{"type":"response.output_audio.delta","event_id":',
                 _ENCODER.encode(event_id),
                 self._tail,
-                binascii.b2a_base64(sound, newline=False),
-                b'"}',
+                _ENCODER.encode(sound),
+                b"}",
             )
         )

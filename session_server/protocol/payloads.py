@@ -5,8 +5,9 @@ Standard or URL-safe alphabet, padding optional; any other character, white spac
 
 from __future__ import annotations
 
-import binascii
 import re
+
+import msgspec
 
 from session_server.protocol import error_codes
 from session_server.protocol.values import Json, text
@@ -28,8 +29,9 @@ def decode_base64(encoded: str, path: str) -> bytes:
     if len(encoded) % 4:
         encoded += "=" * (-len(encoded) % 4)
     try:
-        return binascii.a2b_base64(encoded, strict_mode=True)
-    except ValueError:  # binascii.Error is one; so is what non-ASCII text gives
+        # msgspec's decoder is strict, and several times faster than binascii's strict mode
+        return msgspec.convert(encoded, bytes)
+    except msgspec.ValidationError:
         raise error_codes.not_base64(path) from None
 
 
