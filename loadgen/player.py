@@ -110,15 +110,18 @@ class Player:
             playback.dry = 0
             playback.audible.finish()
 
-    def flush(self, now: int) -> list[Playback]:
-        """Drop what was not taken yet; the quantum that sounds ends. Returns what was cut off."""
+    def flush(self, response: str, now: int) -> list[Playback]:
+        """Drop what was not taken yet of `response`; the quantum that sounds ends. Returns what was cut off.
+
+        Ends a pause: what waits behind it may be heard.
+        """
         self.advance(now)
-        cut = list(self._queue)
+        cut = [playback for playback in self._queue if playback.response == response]
         for playback in cut:
             playback.dropped += playback.buffered
             playback.complete = True
             playback.dry = 0
-        self._queue.clear()
+            self._queue.remove(playback)
         self.paused = False
         return cut
 
@@ -131,24 +134,20 @@ class Player:
         self.advance(now)
         self.paused = False
 
-    def forget(self, item: str) -> None:
-        """Free what is known of an item; late audio of it would begin a new one."""
-        playback = self._items.pop(item, None)
-        if playback is not None and playback in self._queue:
-            self._queue.remove(playback)
-
-    def current(self) -> Playback | None:
-        """What sounds or waits to."""
-        if self._sounding:
-            return self._sounding[-1]
-        return self._queue[0] if self._queue else None
+    @property
+    def idle(self) -> bool:
+        """Nothing sounds or waits to."""
+        return not self._sounding and not self._queue
 
     def get(self, item: str) -> Playback | None:
         return self._items.get(item)
 
+    def responses(self) -> list[str]:
+        """Whose audio sounds or waits to, or may still come, each once."""
+        return list(dict.fromkeys(p.response for p in (*self._sounding, *self._queue)))
+
     def busy(self, response: str) -> bool:
-        """Whether something of `response` sounds or waits to, or more of it may come."""
-        return any(p.response == response for p in (*self._queue, *self._sounding))
+        return response in self.responses()
 
     def advance(self, now: int) -> None:
         """Let the device take every quantum that is due at `now`."""

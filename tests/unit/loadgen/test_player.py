@@ -95,18 +95,29 @@ def test_a_flush_ends_after_the_quantum_that_sounds():
     player = Player(0)
     item = player.receive("a", "r", tone(400), 0)
     player.advance(100 * MS)
-    player.flush(105 * MS)
+    player.flush("r", 105 * MS)
     player.advance(500 * MS)
     assert item.taken == item.played == 5 * 480
     assert item.dropped == item.received - item.played
     assert item.last_audible_ns() == pytest.approx(120 * MS, abs=1000)
 
 
+def test_a_flush_of_one_answer_leaves_the_next_one():
+    player = Player(0)
+    player.receive("a", "r1", tone(100), 0)
+    second = player.receive("b", "r2", tone(40), 0)
+    player.advance(20 * MS)
+    player.flush("r1", 21 * MS)
+    player.advance(200 * MS)
+    assert second.runs == [(0, 40 * MS)]
+    assert second.played == second.received
+
+
 def test_trailing_silence_does_not_delay_the_stop():
     player = Player(0)
     item = player.receive("a", "r", tone(30) + silence(300), 0)
     player.advance(200 * MS)
-    player.flush(200 * MS)
+    player.flush("r", 200 * MS)
     assert item.last_audible_ns() == pytest.approx(50 * MS, abs=1000)
 
 
@@ -123,7 +134,7 @@ def test_items_play_one_after_the_other_without_a_break():
 def test_audio_after_the_end_of_an_item_is_dropped_and_counted():
     player = Player(0)
     item = player.receive("a", "r", tone(20), 0)
-    player.flush(1 * MS)
+    player.flush("r", 1 * MS)
     player.receive("a", "r", tone(20), 2 * MS)
     assert (item.received, item.dropped, item.buffered) == (960, 960, 0)
 
@@ -157,7 +168,7 @@ def test_silence_has_no_speech_in_it():
 STEP = st.one_of(
     st.tuples(st.just("receive"), st.sampled_from("ab"), st.integers(0, 3000)),
     st.tuples(st.just("complete"), st.sampled_from("ab"), st.just(0)),
-    st.tuples(st.just("flush"), st.just(""), st.just(0)),
+    st.tuples(st.just("flush"), st.sampled_from("ab"), st.just(0)),
     st.tuples(st.just("pause"), st.just(""), st.just(0)),
     st.tuples(st.just("resume"), st.just(""), st.just(0)),
 )
@@ -177,7 +188,7 @@ def test_every_sample_is_played_buffered_or_dropped(script):
             case "complete":
                 player.complete(name, now)
             case "flush":
-                player.flush(now)
+                player.flush(f"r{name}", now)
             case "pause":
                 player.pause(now)
             case "resume":

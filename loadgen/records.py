@@ -1,0 +1,95 @@
+"""What one virtual user saw: plain values that `measure` turns into a report.
+
+Instants are nanoseconds of the load generator's clock (`measurement_origin` client_clock); lengths of
+audio are samples at OUTPUT_RATE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Turn:
+    """One utterance that expects an answer. `u0`, `u1`: first voiced sample, end of the last one.
+
+    `ended`: played (the answer was heard to its end), interrupted (by the user), ignored (it went on
+    over the user's interruption), cut (the server stopped by itself), empty (no audible audio came), failed,
+    timeout or closed; "" while it goes on.
+    """
+
+    user: int
+    text: str | None
+    u0: int
+    u1: int
+    interrupting: bool = False
+    committed: int | None = None
+    commits: int = 0
+    created: int | None = None
+    first_byte: int | None = None
+    first_audible: int | None = None
+    ended: str = ""
+    end: int | None = None
+    gaps: list[int] = field(default_factory=list)
+    received: int = 0
+    played: int = 0
+    early_responses: int = 0
+    """Responses that began before the user had finished: the server took a pause for the end."""
+    transcripts: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BargeIn:
+    """The user speaks over an answer. `fence`: the first word of the server that the answer is over."""
+
+    user: int
+    response: str
+    onset: int
+    duck: int | None = None
+    fence: int | None = None
+    fence_event: str = ""
+    last_byte: int | None = None
+    """When the last audio of the old answer arrived."""
+    silent: int | None = None
+    """When the last audible sample of the old answer left the player."""
+    answer_ended: bool = False
+    """The answer had been heard to its end before a fence could fall."""
+
+
+@dataclass(slots=True)
+class Backchannel:
+    """The user says "mhm" into an answer, and does not want it to stop."""
+
+    user: int
+    response: str
+    onset: int
+    ducked: bool = False
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class UserRecord:
+    """Everything of one user."""
+
+    turns: list[Turn] = field(default_factory=list)
+    barge_ins: list[BargeIn] = field(default_factory=list)
+    backchannels: list[Backchannel] = field(default_factory=list)
+    stale_chunks: int = 0
+    stale_samples: int = 0
+    leaks: int = 0
+    """Events of a response that this connection never began, or that another one began."""
+    received_samples: int = 0
+    played_samples: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class ResponseIds:
+    """Which user a response belongs to, over all users: a response that two see has leaked."""
+
+    owners: dict[str, int] = field(default_factory=dict)
+
+    def claim(self, response: str, user: int) -> bool:
+        """True the first time that anyone sees `response`."""
+        return self.owners.setdefault(response, user) == user

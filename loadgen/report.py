@@ -1,0 +1,196 @@
+"""The report of a run: built, written, read, printed, and set beside another.
+
+A report is a plain JSON object; `measure` defines its figures. Beside them stand what is needed to repeat
+the run: workload, seed, machine, server, and how late the load generator itself was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from loadgen.driver_ws import Outcome
+from loadgen.measure import duration_s, measure, spread
+from loadgen.server_probe import Sample
+from loadgen.slo import Verdict
+from session_server.errors import ConfigError
+
+SCHEMA = 1
+
+ROWS: tuple[tuple[str, str], ...] = (
+    ("users", "users"),
+    ("turns", "turns"),
+    ("first audio p50, ms", "ttfa_ms.p50"),
+    ("first audio p95, ms", "ttfa_ms.p95"),
+    ("first audio p99, ms", "ttfa_ms.p99"),
+    ("turn end -> audible p50, ms", "response_ms.p50"),
+    ("turn end -> audible p95, ms", "response_ms.p95"),
+    ("endpoint p50, ms", "endpoint_ms.p50"),
+    ("endpoint p95, ms", "endpoint_ms.p95"),
+    ("underruns", "underruns"),
+    ("underruns, ms in all", "underrun_ms"),
+    ("C100", "c100"),
+    ("goodput, answers/s", "goodput_per_s"),
+    ("wasted audio", "wasted_audio_ratio"),
+    ("barge-ins", "barge_in.count"),
+    ("barge-ins stopped", "barge_in.stopped"),
+    ("onset -> fence p50, ms", "barge_in.onset_to_fence_ms.p50"),
+    ("onset -> fence p95, ms", "barge_in.onset_to_fence_ms.p95"),
+    ("onset -> silence p50, ms", "barge_in.stop_ms.p50"),
+    ("onset -> silence p95, ms", "barge_in.stop_ms.p95"),
+    ("stale chunks", "barge_in.stale_chunks"),
+    ("backchannels", "backchannels.count"),
+    ("backchannels that cut the answer", "backchannels.cut"),
+    ("answers that began too early", "early_responses"),
+    ("word error rate of transcripts", "recognition.wer"),
+    ("events of other sessions", "leaks"),
+    ("errors", "errors"),
+    ("server CPU, s", "server_cpu_s"),
+    ("server memory, MB", "server_rss_mb"),
+    ("load generator late p99, ms", "driver.late_ms.p99"),
+)
+
+
+def build(
+    outcome: Outcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None
+) -> dict[str, Any]:  # fmt: skip
+    """The whole report of a run. `origin`: where the server's own figures come from, None: nowhere."""
+    figures = measure(outcome.records, duration_s(outcome.records))
+    report = {
+        "schema": SCHEMA,
+        "measurement_origin": "client_clock",
+        "users": users,
+        "turns_planned": planned,
+        "sessions": outcome.sessions,
+        "seed": seed,
+        **figures,
+        **_server_figures(outcome.looks),
+        "server_figures_origin": origin,
+        "driver": {"kind": "ws", "late_ms": spread(outcome.late_ns, (50, 99, 100))},
+        "workload": dict(workload),
+        "machine": machine(),
+        "server": dict(outcome.looks[-1][1].build) if outcome.looks else {},
+    }
+    wasted = _server_waste(outcome.looks)
+    if wasted is not None:
+        report["wasted_audio_ratio"] = wasted
+        report["wasted_audio_origin"] = "server_metrics"
+    return report
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpus": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "system": platform.platform(terse=True),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+    }
+
+
+def _server_figures(looks: Sequence[tuple[int, Sample]]) -> dict[str, Any]:
+    cpu = [sample.cpu_s for _, sample in looks if sample.cpu_s is not None]
+    rss = [(ended, s.rss_bytes / 1e6) for ended, s in looks if s.rss_bytes is not None]
+    return {
+        "server_cpu_s": round(cpu[-1] - cpu[0], 2) if len(cpu) > 1 else None,
+        "server_rss_mb": round(rss[-1][1], 1) if rss else None,
+        "server_rss_peak_mb": round(max(mb for _, mb in rss), 1) if rss else None,
+        "server_rss_by_sessions": [[ended, round(mb, 1)] for ended, mb in _thinned(rss)],
+    }
+
+
+def _thinned(rss: Sequence[tuple[int, float]]) -> Iterable[tuple[int, float]]:
+    """The last look at each number of sessions ended."""
+    return dict(rss).items()
+
+
+def _server_waste(looks: Sequence[tuple[int, Sample]]) -> float | None:
+    made = [(s.generated_s, s.wasted_s or 0.0) for _, s in looks if s.generated_s is not None]
+    if len(made) < 2 or made[-1][0] <= made[0][0]:
+        return None
+    return round((made[-1][1] - made[0][1]) / (made[-1][0] - made[0][0]), 4)
+
+
+def write(report: Mapping[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Raises ConfigError naming the file."""
+    try:
+        report = json.loads(path.read_text())
+    except OSError as fault:
+        raise ConfigError(f"report {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise ConfigError(f"report {path}: not JSON ({fault})") from fault
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        raise ConfigError(f"report {path}: not a report of session-loadgen (schema {SCHEMA})")
+    return report
+
+
+def figure(report: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
+    found: Any = report
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def print_report(report: Mapping[str, Any], console: Console) -> None:
+    table = Table(title="Load run", show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for title, path in ROWS:
+        table.add_row(title, _shown(figure(report, path)))
+    console.print(table)
+    if report.get("error_kinds"):
+        kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
+        console.print(f"errors: {kinds}", markup=False)
+    late = figure(report, "driver.late_ms.p99")
+    if late is not None and late > 20:
+        console.print(
+            f"the load generator itself was late (p99 {late:g} ms): too many users for this machine",
+            markup=False,
+        )
+
+
+def print_comparison(
+    first: tuple[str, Mapping[str, Any]], second: tuple[str, Mapping[str, Any]], console: Console
+) -> None:
+    """Two reports side by side; a ratio is second over first."""
+    table = Table(title="Two runs")
+    table.add_column("")
+    for name, _ in (first, second):
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("ratio", justify="right")
+    for title, path in ROWS:
+        a, b = figure(first[1], path), figure(second[1], path)
+        comparable = isinstance(a, int | float) and isinstance(b, int | float) and a != 0
+        table.add_row(title, _shown(a), _shown(b), f"{b / a:.2f}" if comparable else "-")
+    console.print(table)
+    differing = [
+        key
+        for key in ("workload", "machine", "server", "measurement_origin", "wasted_audio_origin")
+        if first[1].get(key) != second[1].get(key)
+    ]
+    if differing:
+        console.print(f"the runs differ in: {', '.join(differing)}", markup=False)
+
+
+def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
+    for verdict in verdicts:
+        word = "held  " if verdict.held else "MISSED"
+        console.print(f"{word} {verdict.bar} (is {_shown(verdict.figure)})", markup=False)

@@ -1,0 +1,104 @@
+"""What the server itself says of a run: CPU time, memory, audio made and wasted.
+
+Read from its `/metrics`; where that cannot be reached, CPU and memory of `--server-pid` and its children.
+Neither: those figures are null. Blocking calls; the driver runs `sample` off its loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+
+import psutil
+
+_LINE = re.compile(r"^(\w+)(\{[^}]*\})? ([-+.\deE]+|NaN|[+-]Inf)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at the server; None: not known."""
+
+    cpu_s: float | None = None
+    rss_bytes: float | None = None
+    generated_s: float | None = None
+    wasted_s: float | None = None
+    build: tuple[tuple[str, str], ...] = ()
+
+
+def metrics_url(url: str) -> str:
+    """`/metrics` of the server that serves `url`."""
+    parts = urllib.parse.urlsplit(url)
+    scheme = "https" if parts.scheme in ("wss", "https") else "http"
+    return urllib.parse.urlunsplit((scheme, parts.netloc, "/metrics", "", ""))
+
+
+class ServerProbe:
+    """Looks at one server, always by the same way: the first that worked."""
+
+    def __init__(self, url: str, *, pid: int | None = None, api_key: str | None = None) -> None:
+        self.origin: str | None = None
+        self._url = metrics_url(url)
+        self._pid = pid
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def sample(self) -> Sample | None:
+        """None when the server cannot be looked at."""
+        if self.origin in (None, "metrics"):
+            found = self._from_metrics()
+            if found is not None or self.origin == "metrics":
+                self.origin = "metrics"
+                return found
+        found = self._from_process()
+        if found is not None:
+            self.origin = "process"
+        return found
+
+    def _from_metrics(self) -> Sample | None:
+        request = urllib.request.Request(self._url, headers=self._headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
+                return parse(answer.read().decode("utf-8", "replace"))
+        except (OSError, ValueError):
+            return None
+
+    def _from_process(self) -> Sample | None:
+        if self._pid is None:
+            return None
+        cpu = rss = 0.0
+        try:
+            process = psutil.Process(self._pid)
+            family = [process, *process.children(recursive=True)]
+        except psutil.Error:
+            return None
+        for member in family:
+            with contextlib.suppress(psutil.Error):
+                times = member.cpu_times()
+                cpu += times.user + times.system
+                rss += member.memory_info().rss
+        return Sample(cpu, rss)
+
+
+def parse(text: str) -> Sample | None:
+    """The figures that matter of a text exposition; None when it has none of the process."""
+    totals: dict[str, float] = {}
+    build: tuple[tuple[str, str], ...] = ()
+    for name, labels, value in _LINE.findall(text):
+        if name == "session_server_build_info":
+            build = tuple(_LABEL.findall(labels))
+        totals[name] = totals.get(name, 0.0) + float(value)
+    if "process_cpu_seconds_total" not in totals:
+        return None
+    return Sample(
+        cpu_s=totals["process_cpu_seconds_total"],
+        rss_bytes=totals.get("process_resident_memory_bytes"),
+        generated_s=totals.get("session_server_audio_generated_seconds_total"),
+        wasted_s=totals.get("session_server_audio_wasted_seconds_total"),
+        build=build,
+    )

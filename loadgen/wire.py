@@ -1,0 +1,98 @@
+"""The part of the Realtime protocol that a virtual user needs: what it reads and what it says.
+
+Reading is lenient: unknown events and fields are passed over, as a client should.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+
+class ErrorBody(msgspec.Struct, gc=False):
+    code: str | None = None
+    message: str | None = None
+
+
+class StatusDetails(msgspec.Struct, gc=False):
+    reason: str | None = None
+    error: ErrorBody | None = None
+
+
+class ResponseBody(msgspec.Struct, gc=False):
+    id: str = ""
+    status: str | None = None
+    status_details: StatusDetails | None = None
+
+
+class PlaybackLimits(msgspec.Struct, gc=False):
+    ack_interval_ms: int = 200
+
+
+class Extensions(msgspec.Struct, gc=False):
+    playback: PlaybackLimits | None = None
+
+
+class SessionBody(msgspec.Struct, gc=False):
+    id: str = ""
+    extensions: Extensions | None = None
+
+
+class ServerEvent(msgspec.Struct, gc=False):
+    """Any server event, with the fields that matter here."""
+
+    type: str
+    response_id: str | None = None
+    item_id: str | None = None
+    delta: str | None = None
+    transcript: str | None = None
+    reversible: bool = False
+    response: ResponseBody | None = None
+    session: SessionBody | None = None
+    error: ErrorBody | None = None
+
+
+_decoder = msgspec.json.Decoder(ServerEvent)
+
+
+def decode(frame: str | bytes) -> ServerEvent:
+    """Raises msgspec.MsgspecError for what is not an event."""
+    return _decoder.decode(frame)
+
+
+def encode(event: dict[str, Any]) -> str:
+    return json.dumps(event, separators=(",", ":"))
+
+
+def session_update(turn_detection: dict[str, Any]) -> str:
+    pcm = {"type": "audio/pcm", "rate": 24000}
+    return encode(
+        {
+            "type": "session.update",
+            "session": {
+                "type": "realtime",
+                "output_modalities": ["audio"],
+                "audio": {
+                    "input": {
+                        "format": pcm,
+                        "transcription": {"model": "whisper-1"},
+                        "turn_detection": turn_detection,
+                    },
+                    "output": {"format": pcm},
+                },
+            },
+        }
+    )
+
+
+def truncate(item: str, audio_end_ms: int) -> str:
+    return encode(
+        {
+            "type": "conversation.item.truncate",
+            "item_id": item,
+            "content_index": 0,
+            "audio_end_ms": audio_end_ms,
+        }
+    )
