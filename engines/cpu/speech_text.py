@@ -35,7 +35,7 @@ _REPLACED = {
     "×": " times ", "÷": " divided by ", "≈": " about ", "≤": " at most ", "≥": " at least ", "≠": " is not ",
     "±": " plus or minus ", "→": " to ", "°": " degrees ", "²": " squared ", "³": " cubed ", "½": " one half ",
     "¼": " one quarter ", "¾": " three quarters ", "√": " root ", "∞": " infinity ", "π": " pi ", "µ": " micro ",
-    "¢": " cents ", "§": " section ", "№": " number ", "|": ", ", "ß": "ss", "ł": "l", "Ł": "L", "đ": "d",
+    "¢": " cents ", "℃": " degrees Celsius ", "℉": " degrees Fahrenheit ", "§": " section ", "№": " number ", "|": ", ", "ß": "ss", "ł": "l", "Ł": "L", "đ": "d",
     "Đ": "D", "ı": "i", "þ": "th", "Þ": "Th", "ð": "th",
 }  # fmt: skip
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s[^)\n]*)?\)")
@@ -51,11 +51,13 @@ _NUMBERED = re.compile(r"^[ \t]*\d{1,3}[.)]$")
 _EMPHASIS = re.compile(r"\*+|~~|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)")
 _DOT_IN_NAME = re.compile(r"(?<=[a-z]{2})\.(?=[a-z]{2})|(?<=[a-z0-9]{2})\.(?=[a-z]{1,4}\b)")
 _RATIO = re.compile(r"(?<![\d:])(\d{1,3}):(\d)(?![\d:])")
+_DEGREES = re.compile(r" ?° ?([CF])\b")
 _EURO = re.compile(r"€ ?(\d[\d.,]*\d|\d)")
 _DIGITS = re.compile(rf"\d{{{_MAX_DIGITS + 1},}}")
 _REPEATED = re.compile(r"([^\w\s.])\1+|(\w)\2{4,}")
 _WORD = re.compile(r"\S+")
 _SYMBOL_WORDS = {"+": "plus", "=": "equals", "&": "and", "@": "at", "<": "less than", ">": "more than", "%": "percent"}  # fmt: skip
+_SCALES = {"C": "Celsius", "F": "Fahrenheit"}
 _WHOLE = {"c#": "C sharp", "f#": "F sharp", "24/7": "twenty four seven", "w/": "with"}
 
 
@@ -130,6 +132,7 @@ def _speak(word: str, at_line_start: bool) -> str:
     if _URL.fullmatch(bare) and (match := _HOST.match(bare)):
         return _plain(_dots(match.group(1))) + tail
     word = _EURO.sub(lambda m: f"{m.group(1)} euros", _EMPHASIS.sub("", word))
+    word = _DEGREES.sub(lambda m: " degrees " + _SCALES[m.group(1)], word)
     word = _RATIO.sub(r"\1 to \2", _DOT_IN_NAME.sub(" dot ", word))
     word = _SYMBOL_WORDS.get(word, word)
     return _plain(word)

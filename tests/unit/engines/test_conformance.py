@@ -44,7 +44,7 @@ REAL = {
 }
 CLAUSE = "The weather is mild today. It will rain at 10:30."
 OPTIONS: Mapping[str, Mapping[str, object]] = {"cpu.smollm2": {"slots": 2, "slot_tokens": 256}}
-SPEECH = {Stage.TALKER, Stage.CODEC, Stage.VOCODER}
+SPEECH = (Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 FED = {Stage.CODEC, Stage.VOCODER}
 OUTPUT = {
     Stage.ASR: Transcript,
@@ -145,19 +145,25 @@ def sim() -> Iterator[Kit]:
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[Kit]:
+def real(speech_store: ModelStore) -> Iterator[Kit]:
+    """The speech stages' graphs come from a package; recognition and thinking need the fetched models."""
     root = os.environ.get("SESSION_SERVER_MODELS")
-    if not root:
-        pytest.skip("SESSION_SERVER_MODELS names no folder of fetched models")
-    kit = Kit(REAL, ModelStore(Path(root)))
+    kit = Kit(REAL, ModelStore(Path(root)) if root else speech_store)
     yield kit
     for engine in kit.loaded.values():
         engine.close()
 
 
 @pytest.fixture(
-    params=[pytest.param(("sim", s), id=SIM[s]) for s in SIM]
-    + [pytest.param(("real", s), id=REAL[s], marks=pytest.mark.models) for s in REAL]
+    params=[
+        *(pytest.param(("sim", s), id=SIM[s]) for s in SIM),
+        *(pytest.param(("real", s), id=REAL[s]) for s in SPEECH),
+        *(
+            pytest.param(("real", s), id=REAL[s], marks=pytest.mark.models)
+            for s in REAL
+            if s not in SPEECH
+        ),
+    ]
 )
 def case(request: pytest.FixtureRequest) -> tuple[Kit, Stage]:
     family, stage = request.param
