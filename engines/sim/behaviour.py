@@ -57,9 +57,9 @@ def read_options(options: Mapping[str, object], defaults: Options) -> Options:
             raise ValueError(
                 f"unknown engine option {name}; known are {', '.join(sorted(current))}"
             )
-        kind = type(current[name])
+        kind = int if current[name] is None else type(current[name])
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
-        if current[name] is not None and type(value) is not kind and not number:
+        if type(value) is not kind and not number and not (name == "slots" and value is None):
             raise ValueError(f"engine option {name} must be {kind.__name__}, not {value!r}")
         current[name] = float(value) if number and isinstance(value, int) else value
     return replace(defaults, **current)

@@ -97,6 +97,6 @@ def _merged(schema: Schema, parts: list[Json]) -> Schema:
 def _resolve(reference: str, root: Schema) -> Json:
     """A local reference such as `#/$defs/Place`; None when it leads nowhere."""
     value: Json = cast("Json", dict(root))
-    for name in reference.removeprefix("#").strip("/").split("/"):
+    for name in filter(None, reference.removeprefix("#").split("/")):
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -162,7 +162,8 @@ def _resume(heard: Samples, position: int, work: str, cursor: _Cursor) -> int:
                 kind = "missing" if found > was_at else "repeated"
                 cursor.faults.append(WaveFault(position, kind, abs(found - was_at)))
             else:
-                kind = "cut" if (part, found) == (was_part + 1, 0) else "moved"
+                cut = was_at > 0 and (part, found) == (was_part + 1, 0)
+                kind = "cut" if cut else "moved"
                 cursor.faults.append(WaveFault(position, kind, found))
             return 0
     cursor.faults.append(WaveFault(position, "foreign", 1))
