@@ -19,6 +19,7 @@ from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from engines.registry import factory
 from session_server.clock import Clock
+from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics, NoMetrics
 from session_server.runtime.messages import (
     AdoptDraft,
@@ -69,8 +70,16 @@ class _Session:
 
 def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
     """How to make the engine that `spec` names. Raises ConfigError when there is none of that name."""
-    create = factory(spec.engine, RUNTIME_ENGINES, f"graph.stages.{spec.stage.value}.engine")
-    return lambda: create(spec.options, store)
+    where = f"graph.stages.{spec.stage.value}"
+    create = factory(spec.engine, RUNTIME_ENGINES, f"{where}.engine")
+
+    def make() -> SteppedEngine:
+        try:
+            return create(spec.options, store)
+        except ValueError as error:
+            raise ConfigError(f"{where}.options: {error}") from error
+
+    return make
 
 
 class EngineHost:

@@ -67,7 +67,7 @@ class RecognitionLane:
     def last_asr_ns(self, session: str) -> int:
         return self._last_asr_ns.get(session, 0)
 
-    def drop_late(self, now: int) -> None:
+    def _drop_late(self, now: int) -> None:
         """Partials that missed their due time while they waited are not worth a step any more."""
         for works in list(self._works.values()):
             for work in list(works.values()):
@@ -116,6 +116,7 @@ class RecognitionLane:
             return
         match result.output:
             case Transcript(text):
+                self._drop_late(now)
                 self._settle(work, RecognitionDone(work.key.session, work.key.work, text), now)
             case TurnJudgement(probability):
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)

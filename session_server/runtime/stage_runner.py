@@ -14,23 +14,18 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
+from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.stage_worker import (
-    Call,
-    Feed,
     Loaded,
     LoadFailed,
     Outcome,
     Plan,
-    Release,
     Report,
-    Start,
     Worker,
     describe,
 )
@@ -48,36 +43,12 @@ _IDLE_STEPS = 256
 MakeWorker = Callable[[Callable[[Report], None]], Worker]
 
 
-class JobOwner(Protocol):
-    """Who gets a job's results; called on the event loop's thread."""
-
-    def on_result(self, stage: Stage, result: StepResult, now: int) -> None: ...
-
-    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None: ...
-
-
 class RunnerState(enum.Enum):
     LOADING = "loading"
     IDLE = "idle"
     BUSY = "busy"
     DOWN = "down"
     STOPPED = "stopped"
-
-
-class _Phase(enum.Enum):
-    NEW = enum.auto()
-    STARTING = enum.auto()
-    STARTED = enum.auto()
-
-
-@dataclass(slots=True)
-class _Job:
-    owner: JobOwner
-    job: object
-    phase: _Phase = _Phase.NEW
-    feeds: list[tuple[object, bool]] = field(default_factory=list)
-    sent: int = 0
-    idle_steps: int = 0
 
 
 class StageRunner:
@@ -105,11 +76,8 @@ class StageRunner:
         self._metrics = metrics
         self._step_limit_s = step_limit_s
         self._max_batch = queue.max_batch
-        self._jobs: dict[JobKey, _Job] = {}
-        self._calls: list[Call] = []
+        self._jobs = JobTable()
         self._in_flight: dict[JobKey, Choice] = {}
-        self._slots_used = 0
-        self._full = False
         self._generation = 0
         self._worker: Worker | None = None
         self._loaded: asyncio.Future[None] | None = None
@@ -141,22 +109,15 @@ class StageRunner:
 
     def submit(self, key: JobKey, job: object, owner: JobOwner) -> None:
         """Make a job known. It starts when its first item is chosen."""
-        self._jobs[key] = _Job(owner, job)
+        self._jobs.add(key, job, owner)
         if self.state is RunnerState.DOWN:
             self._loop.call_soon(self._fail, key, f"the {self.stage.value} engine is down")
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
-        if job.phase is _Phase.STARTED:
-            self._calls.append(Feed(key, payload, last))
-        else:
-            job.feeds.append((payload, last))
+        self._jobs.feed(key, payload, last)
 
     def is_started(self, key: JobKey) -> bool:
-        job = self._jobs.get(key)
-        return job is not None and job.phase is not _Phase.NEW
+        return self._jobs.has_state(key)
 
     def ready(self, item: WorkItem) -> None:
         """The job may be advanced; replaces what was said before. Ignored while a step of it is under way."""
@@ -171,14 +132,9 @@ class StageRunner:
 
     def release(self, key: JobKey) -> None:
         """Forget the job; idempotent. A step under way is not cut short, its result is dropped."""
-        job = self._jobs.pop(key, None)
         self._queue.remove(key)
-        if job is None or job.phase is _Phase.NEW:
-            return
-        self._slots_used -= 1
-        self._full = False
-        self._calls.append(Release(key))
-        self.kick()
+        if self._jobs.remove(key) is not None:
+            self.kick()
 
     @property
     def max_batch(self) -> int:
@@ -200,8 +156,8 @@ class StageRunner:
             "jobs": len(self._jobs),
             "items": len(self._queue),
             "in flight": len(self._in_flight),
-            "slots": self._slots_used,
-            "calls": len(self._calls),
+            "slots": self._jobs.held,
+            "calls": self._jobs.calls_owed,
         }
         found = {name: count for name, count in left.items() if count}
         if found:
@@ -219,36 +175,21 @@ class StageRunner:
         self._kicked = False
         if self.state is not RunnerState.IDLE or self._worker is None:
             return
-        choices = self._queue.choose(self._clock.now(), self._free_slots(), self.making)
+        slots = self.capabilities.slots if self.capabilities is not None else None
+        free = self._jobs.free_slots(slots)
+        choices = self._queue.choose(self._clock.now(), free, self.making)
         if self._queue.starved:
             self._metrics.starved_step(self.stage.value)
-        calls, self._calls = self._calls, []
-        for choice in choices:
-            self._begin(JobKey(*choice.item.key), choice, calls)
+        self._in_flight = {JobKey(*choice.item.key): choice for choice in choices}
+        calls = self._jobs.plan(self._in_flight)
         if not calls and not choices:
             self._arm_wake()
             return
-        batch = [StepRequest(JobKey(*choice.item.key), choice.units) for choice in choices]
         self.state = RunnerState.BUSY
         self._watchdog = self._loop.call_later(self._step_limit_s, self._hung)
+        batch = [StepRequest(key, choice.units) for key, choice in self._in_flight.items()]
         self._worker.submit(Plan(calls, batch))
         self._metrics.queue_depth(self.stage.value, len(self._queue))
-
-    def _begin(self, key: JobKey, choice: Choice, calls: list[Call]) -> None:
-        job = self._jobs[key]
-        self._in_flight[key] = choice
-        if job.phase is _Phase.NEW:
-            job.phase = _Phase.STARTING
-            job.sent = len(job.feeds)
-            self._slots_used += 1
-            calls.append(Start(key, job.job))
-            calls.extend(Feed(key, payload, last) for payload, last in job.feeds)
-
-    def _free_slots(self) -> int | None:
-        slots = self.capabilities.slots if self.capabilities is not None else None
-        if self._full:
-            return 0
-        return None if slots is None else max(0, slots - self._slots_used)
 
     def _arm_wake(self) -> None:
         if self._wake is not None:
@@ -310,7 +251,7 @@ class StageRunner:
             return
         self._metrics.engine_failed(self.stage.value, "not_loaded")
         _LOG.error("stage %s cannot be restarted: %s", self.stage.value, describe(error))
-        self._fail_jobs(list(self._jobs), f"the {self.stage.value} engine cannot be restarted")
+        self._fail_jobs(self._jobs.keys(), f"the {self.stage.value} engine cannot be restarted")
         delay = _RETRY_S[min(self._retries, len(_RETRY_S) - 1)]
         self._retries += 1
         self._wake = self._loop.call_later(delay, self._load)
@@ -352,25 +293,13 @@ class StageRunner:
             flight.pop(key, None)
             self._fail(key, message)
         for key in outcome.no_room:
-            self._find_no_room(key, flight.pop(key), now)
+            choice = flight.pop(key)
+            if not self._jobs.found_no_room(key):
+                self._fail(key, f"the {self.stage.value} engine has no room for this at all")
+            elif key in self._jobs:
+                self._queue.put(choice.item, now)
         for key in flight:
-            job = self._jobs.get(key)
-            if job is not None and job.phase is _Phase.STARTING:
-                job.phase = _Phase.STARTED
-                self._calls.extend(Feed(key, *feed) for feed in job.feeds[job.sent :])
-                job.feeds.clear()
-
-    def _find_no_room(self, key: JobKey, choice: Choice, now: int) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
-        job.phase = _Phase.NEW
-        self._slots_used -= 1
-        if not self._slots_used:
-            self._fail(key, f"the {self.stage.value} engine has no room for this at all")
-            return
-        self._full = True
-        self._queue.put(choice.item, now)
+            self._jobs.started(key)
 
     def _hand_over(self, result: StepResult, now: int) -> None:
         job = self._jobs.get(result.key)
@@ -379,13 +308,22 @@ class StageRunner:
             return
         job.idle_steps = 0 if result.units or result.output is not None else job.idle_steps + 1
         if result.error is not None:
-            self._fail(result.key, result.error)
+            self._fail(result.key, f"the {self.stage.value} engine failed: {result.error}")
         elif job.idle_steps > _IDLE_STEPS:
             self._fail(result.key, f"the {self.stage.value} engine makes no progress")
         else:
             if result.finished:
                 self.release(result.key)
-            job.owner.on_result(self.stage, result, now)
+            self._tell(job.owner, result, now)
+
+    def _tell(self, owner: JobOwner, result: StepResult, now: int) -> None:
+        """A fault in what one response does with its result harms no other."""
+        try:
+            owner.on_result(self.stage, result, now)
+        except Exception:
+            _LOG.exception("stage %s: a result could not be used", self.stage.value)
+            self.release(result.key)
+            owner.on_job_failed(self.stage, result.key, "internal error")
 
     # -- failures
 
@@ -413,11 +351,8 @@ class StageRunner:
         _LOG.error("stage %s: %s; it is restarted", self.stage.value, message)
         self.state = RunnerState.LOADING
         self._in_flight.clear()
-        self._fail_jobs(
-            [k for k, job in self._jobs.items() if job.phase is not _Phase.NEW], message
-        )
-        self._calls.clear()
-        self._full = False
+        self._fail_jobs(self._jobs.keys(with_state_only=True), message)
+        self._jobs.lose_engine()
 
     def _fail_jobs(self, keys: list[JobKey], message: str) -> None:
         for key in keys:

@@ -19,6 +19,8 @@ from session_server.scheduler.cost_model import CostModel
 
 Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
+_CLAUSE_S = 2.0
+"""A typical clause, for the talker's share."""
 _REASONS = {"cores": "all processors are busy"}
 
 
@@ -64,19 +66,16 @@ class TurnGate:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        loads = self._loads()
         order = sorted(self._waiting.items(), key=lambda entry: (entry[0].epoch is None, entry[1]))
         for response, since in order:
-            self._judge(response, now - since, loads, now)
+            self._judge(response, now - since, now)
         turns = [since for response, since in self._waiting.items() if response.epoch is not None]
         if turns:
             delay = max(0, min(turns) + self._rule.wait_ns - now) / NS_PER_S
             self._timer = asyncio.get_running_loop().call_later(delay, self._look_again)
 
-    def _judge(
-        self, response: ResponsePipeline, waited_ns: int, loads: list[StageLoad], now: int
-    ) -> None:
-        verdict, reason = self._rule.decide(waited_ns, len(self._inside), loads)
+    def _judge(self, response: ResponsePipeline, waited_ns: int, now: int) -> None:
+        verdict, reason = self._rule.decide(waited_ns, len(self._inside), self._loads())
         if verdict is Verdict.DEFER or (verdict is Verdict.REFUSE and response.epoch is None):
             return
         self._stages.metrics.admission(verdict.value, reason or "load")
@@ -89,20 +88,20 @@ class TurnGate:
         response.begin(now)
 
     def _loads(self) -> list[StageLoad]:
-        """What one more second of speech costs each stage, by the steps measured so far."""
-        return [load for stage in SPEECH_STAGES if (load := self._load(stage)) is not None]
+        """What a response costs each stage at the batch that one more would make, by the steps measured so far."""
+        return [self._load(stage, len(self._inside) + 1) for stage in SPEECH_STAGES]
 
-    def _load(self, stage: Stage) -> StageLoad | None:
+    def _load(self, stage: Stage, responses: int) -> StageLoad:
         runner = self._stages.runners[stage]
-        capabilities = runner.capabilities
-        batch = min(capabilities.max_batch, runner.max_batch) if capabilities is not None else 1
-        units, audio_s = 1, 0.0
+        params = self._stages.params
+        units = 1
         if stage is Stage.THINKER:
-            audio_s = _CHARS_PER_TOKEN / self._stages.params.chars_per_s
+            audio_s = _CHARS_PER_TOKEN / params.chars_per_s
         elif stage is Stage.TALKER:
-            audio_s = 2.0
+            audio_s = _CLAUSE_S
         else:
-            audio_s = self._stages.params.chunk_ladder_s[-1]
+            audio_s = params.chunk_ladder_s[-1]
             units = max(1, int(audio_s * NS_PER_S) // unit_ns(runner))
-        step_ns = self._costs.mean_ns(stage.value, batch, units)
-        return StageLoad(stage.value, step_ns / NS_PER_S, batch, audio_s) if step_ns else None
+        batch = min(responses, runner.max_batch)
+        job_s = self._costs.per_job_ns(stage.value, batch, units) / NS_PER_S
+        return StageLoad(stage.value, job_s, audio_s)

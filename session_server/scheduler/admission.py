@@ -41,19 +41,16 @@ class SessionLimit:
 
 @dataclass(frozen=True, slots=True)
 class StageLoad:
-    """What a second of one response's speech costs a stage: `step_s` for a batch of `batch` that makes `audio_s`
-    seconds of speech for each of them."""
+    """What one response's speech costs a stage: `job_s` of a shared step for each `audio_s` of speech. A stage makes
+    batches, so its cost per response is step time over batch."""
 
     stage: str
-    step_s: float
-    batch: int
+    job_s: float
     audio_s: float
 
     def busy(self, responses: int) -> float:
         """Share of the time that the stage is busy for that many responses."""
-        if self.audio_s <= 0:
-            return 0.0
-        return responses * self.step_s / max(1, min(responses, self.batch)) / self.audio_s
+        return responses * self.job_s / self.audio_s
 
 
 class Verdict(enum.Enum):

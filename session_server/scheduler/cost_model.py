@@ -23,8 +23,10 @@ def bucket(n: int) -> int:
 class _Cost:
     mean: float
     p90: float
+    batch: float
 
-    def observe(self, ns: int) -> None:
+    def observe(self, batch: int, ns: int) -> None:
+        self.batch += _WEIGHT * (batch - self.batch)
         self.mean += _WEIGHT * (ns - self.mean)
         self.p90 += _STEP * self.mean * (0.9 if ns > self.p90 else -0.1) * 2
         self.p90 = max(self.p90, self.mean)
@@ -42,13 +44,18 @@ class CostModel:
         place = (bucket(batch), bucket(units))
         cost = costs.get(place)
         if cost is None:
-            costs[place] = _Cost(float(ns), float(ns))
+            costs[place] = _Cost(float(ns), float(ns), float(batch))
         else:
-            cost.observe(ns)
+            cost.observe(batch, ns)
 
     def mean_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
         cost = self._find(stage, batch, units)
         return prior_ns if cost is None else int(cost.mean)
+
+    def per_job_ns(self, stage: str, batch: int, units: int) -> float:
+        """Step time over batch, at the batch size nearest to `batch` that was seen; 0: nothing was."""
+        cost = self._find(stage, batch, units)
+        return 0.0 if cost is None else cost.mean / cost.batch
 
     def p90_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
         cost = self._find(stage, batch, units)
