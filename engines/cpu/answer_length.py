@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engines.base import ThinkJob
 
-SPOKEN, SPOKEN_HARD = 40, 64
+SPOKEN, SPOKEN_HARD = 30, 60
 LONG, LONG_HARD = 220, 260
 STORY_LEAST = 110
 """A story ends by itself after two sentences; about 80 words are half a minute of speech."""

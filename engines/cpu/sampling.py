@@ -12,7 +12,7 @@ import numpy as np
 
 from engines.cpu.smollm_model import Logits
 
-_RUN = 8
+_RUN = 6
 _RECENT = 64
 _PENALTY = 1.08
 _NEVER = np.float32(-np.inf)

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 Weights = Mapping[str, NDArray[np.float32]]
 
-_BLOCK = 32
+_BLOCK = 64
 _MICROSOFT = "com.microsoft"
 _INT8_ACTIVATIONS = 4
 
@@ -47,7 +47,7 @@ SMOLLM2_135M = ModelShape()
 
 
 def quantise(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """[out, in] to uint8 [out, blocks, 32] with zero point 128, and a scale for each block."""
+    """[out, in] to uint8 [out, blocks, 64] with zero point 128, and a scale for each block."""
     blocks = weight.reshape(weight.shape[0], -1, _BLOCK)
     scale = np.abs(blocks).max(-1) / 127.0
     scale[scale == 0] = 1e-8

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from engines.base import (
     Capabilities,
     JobKey,
@@ -40,6 +42,10 @@ from session_server.errors import EngineFault
 _CALL_BUDGET = 160
 _LEAST_UNREAD = 2
 """Of a prompt that is known to its end this much is read again: its last logits are not kept."""
+
+
+_UNSPEAKABLE = frozenset(b"\n\r\t*#`|<>[]{}_~^\\")
+"""Lists, headings and code are for the eye."""
 
 
 @dataclass(slots=True)
@@ -280,10 +286,20 @@ class _Loaded:
         self.template = ChatTemplate(tokenizer)
         self.prefixes = PrefixCache(prefix_bytes)
         self._grammars: CallGrammars | None = None
+        self._unspeakable = np.array(
+            [
+                token
+                for token in range(tokenizer.vocabulary)
+                if _UNSPEAKABLE.intersection(tokenizer.piece(token))
+            ],
+            np.int64,
+        )
 
     def spoken(self, job: ThinkJob, length: AnswerLength) -> SpokenAnswer:
         may_call = job.tool_choice == "auto" and bool(job.tools)
-        return SpokenAnswer(self.tokenizer, length, (lambda: self.call(job)) if may_call else None)
+        on_call = (lambda: self.call(job)) if may_call else None
+        unspeakable = self._unspeakable if job.spoken else None
+        return SpokenAnswer(self.tokenizer, length, on_call, unspeakable)
 
     def call(self, job: ThinkJob) -> CallAnswer:
         """A call of the tool that was chosen, or of any."""

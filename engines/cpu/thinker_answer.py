@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 from llguidance import LLMatcher
+from numpy.typing import NDArray
 
 from engines.cpu.answer_length import AnswerLength, ends_sentence
 from engines.cpu.chat_template import CALL_OPEN
@@ -42,17 +43,20 @@ class Answer(Protocol):
 
 
 class SpokenAnswer:
-    """Free text. `on_call` starts a call when the model opens one; None: it may not."""
+    """Free text. `on_call` starts a call when the model opens one (None: it may not); `unspeakable` tokens are
+    never chosen."""
 
     def __init__(
         self,
         tokenizer: SmolTokenizer,
         length: AnswerLength,
         on_call: Callable[[], CallAnswer] | None = None,
+        unspeakable: NDArray[np.int64] | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._length = length
         self._on_call = on_call
+        self._unspeakable = unspeakable
         self._call: CallAnswer | None = None
         self._choice = GreedyChoice()
         self._characters = CharacterStream(tokenizer)
@@ -62,13 +66,15 @@ class SpokenAnswer:
     def advance(self, logits: Logits) -> Piece:
         if self._call is not None:
             return self._call.advance(logits)
-        logits[: LAST_CONTROL + 1][np.arange(LAST_CONTROL + 1) != END] = _NEVER
+        if not self._text and self._on_call is not None and self._opens_call(int(logits.argmax())):
+            self._call = self._on_call()
+            return self._call.begin()
+        logits[:END] = logits[END + 1 : LAST_CONTROL + 1] = _NEVER
+        if self._unspeakable is not None:
+            logits[self._unspeakable] = _NEVER
         if self._count < self._length.least:
             logits[END] = _NEVER
         token = self._choice.choose(logits)
-        if not self._text and self._on_call is not None and self._opens_call(token):
-            self._call = self._on_call()
-            return self._call.begin()
         while token != END and self._would_open(token):
             logits[token] = _NEVER
             token = int(logits.argmax())
@@ -128,7 +134,7 @@ class CallAnswer:
         text = "".join(self._characters.push(token) for token in tokens)
         return Piece(tuple(tokens), text, STOP if self._matcher.is_stopped() else None)
 
-    def _allowed(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def _allowed(self) -> NDArray[np.bool_]:
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         allowed = np.unpackbits(bits, bitorder="little")[: self._tokenizer.vocabulary]
         return allowed.astype(np.bool_)
