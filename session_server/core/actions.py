@@ -312,12 +312,18 @@ class CloseConnection:
 
 @dataclass(frozen=True, slots=True)
 class Recognise:
-    """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load."""
+    """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load.
+
+    With `item_id` the audio is not on the input time line: it is the one that came inside that item, in
+    `content_index`, and the range counts its own samples at INPUT_RATE (`end_sample` may be beyond its end).
+    """
 
     work_id: str
     start_sample: int
     end_sample: int
     partial: bool
+    item_id: str | None = None
+    content_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,13 +337,17 @@ class JudgeTurn:
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One entry of the prompt. `kind`: message, call (content = JSON arguments), result."""
+    """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
+
+    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it.
+    """
 
     role: str
     content: str
     kind: str = "message"
     name: str | None = None
     call_id: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

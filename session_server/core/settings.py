@@ -117,6 +117,10 @@ class CoreParams:
     server_vad_commit_ms: int = 250
     refractory_ms: int = 300
     warm_up_ms: int = 0
+    dismiss_silence_ms: int = 300
+    """Silence after speech over an answer that makes it a false interruption, unless its words are awaited."""
+    words_wait_ms: int = 700
+    """Longest silence during which the words of speech over an answer are awaited."""
     backchannel_words: frozenset[str] = frozenset(
         {
             "ah", "aha", "alright", "cool", "exactly", "gotcha", "great", "hm", "hmm", "huh", "mhm",
@@ -128,6 +132,8 @@ class CoreParams:
     turn_model_after_ms: int = 200
     complete_silence_ms: int = 500
     incomplete_silence_ms: int = 1200
+    fallback_silence_ms: int = 700
+    """`semantic_vad` when the turn model does not answer."""
     draft_after_ms: int = 150
     speculate: bool = True
     partial_every_ms: int = 300
@@ -143,3 +149,7 @@ class CoreParams:
     # bounds
     max_items: int = 1000
     max_input_ms: int = 600_000
+    idle_input_ms: int = 10_000
+    """Uncommitted audio kept while turn detection is on and nobody speaks."""
+    prompt_items: int = 200
+    max_out_of_band: int = 8

@@ -46,7 +46,7 @@ def test_plain_text_passes_unchanged():
 
 def test_one_call_gives_name_and_verbatim_arguments():
     said, calls, dropped = parse("Let me look. \n" + CALL + "\n Done.")
-    assert said == "Let me look. Done."
+    assert said == "Let me look.\n Done."
     assert calls == [("get", '{"city": "Paris", "n": [1, 2]}', "ended")]
     assert dropped == []
 

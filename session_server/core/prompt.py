@@ -1,0 +1,79 @@
+"""From conversation items to the messages of a prompt.
+
+Invariants: of an assistant's speech only what was heard enters (items already hold just that; for an answer that
+still plays the caller passes the heard part); an unfinished call never enters; no result without its call, whatever
+was deleted, inserted or trimmed; empty messages are left out. At most `bound` items, the most recent ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from session_server.core.actions import PromptMessage
+from session_server.core.items import (
+    Content,
+    FunctionCall,
+    FunctionCallOutput,
+    ImageContent,
+    InputAudioContent,
+    Item,
+    ItemStatus,
+    Message,
+    OutputAudioContent,
+    Role,
+    TextContent,
+)
+
+
+def prompt_messages(
+    items: Iterable[Item], bound: int, heard: Mapping[str, str]
+) -> tuple[PromptMessage, ...]:
+    """Messages of the last `bound` items. `heard`: item id -> text heard so far, for items still in progress."""
+    messages: list[PromptMessage] = []
+    calls: dict[str, str] = {}
+    for item in list(items)[-bound:]:
+        match item:
+            case Message():
+                message = _message(item, heard)
+                if message is not None:
+                    messages.append(message)
+            case FunctionCall(status=ItemStatus.COMPLETED):
+                calls[item.call_id] = item.name
+                messages.append(
+                    PromptMessage("assistant", item.arguments, "call", item.name, item.call_id)
+                )
+            case FunctionCall():
+                pass
+            case FunctionCallOutput():
+                name = calls.get(item.call_id)
+                if name is not None:
+                    messages.append(
+                        PromptMessage("tool", item.output, "result", name, item.call_id)
+                    )
+    return tuple(messages)
+
+
+def user_message(text: str) -> PromptMessage:
+    """A user turn that is no item yet."""
+    return PromptMessage(Role.USER.value, text.strip())
+
+
+def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:
+    text = heard.get(item.id)
+    if text is None:
+        text = "\n".join(part for part in map(_text, item.content) if part)
+    text = text.strip()
+    if not text:
+        return None
+    cut = item.role is Role.ASSISTANT and item.status is not ItemStatus.COMPLETED
+    return PromptMessage(item.role.value, text, interrupted=cut)
+
+
+def _text(content: Content) -> str:
+    match content:
+        case TextContent():
+            return content.text
+        case InputAudioContent() | OutputAudioContent():
+            return content.transcript or ""
+        case ImageContent():
+            return ""

@@ -1,0 +1,428 @@
+"""The responses of one session: lanes and epochs, starting, what the engine brings, and how each ends.
+
+Invariants: at most one active response in the default conversation; each announced response gets exactly one
+`response.done`, and nothing of it is announced after that; a lane's epoch never falls. Every way to stop an answer
+goes through `stop`, which keeps the order of design.md: fence, silence the listener, cancel the work, truncate to what
+was heard, terminal events. A response that fails by itself goes through `fail`: what was sent plays on.
+
+Output of an unknown or ended response is stale: dropped here and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from session_server.core.actions import (
+    AdoptDraft,
+    AnnounceRateLimits,
+    AnnounceResponseCreated,
+    AnnounceResponseDone,
+    AnnounceTruncated,
+    CancelGeneration,
+    PurgeAudio,
+    RaiseFence,
+    StartGeneration,
+    Usage,
+)
+from session_server.core.context import Context
+from session_server.core.deadlines import Timer
+from session_server.core.events import (
+    AudioGenerated,
+    CallArguments,
+    CallFinished,
+    CallStarted,
+    ClauseSpoken,
+    EngineEvent,
+    GenerationFailed,
+    GenerationFinished,
+    TextGenerated,
+    TranscriptReady,
+    TurnJudged,
+    WorkFailed,
+)
+from session_server.core.heard_text import Clause
+from session_server.core.items import ItemStatus
+from session_server.core.output_items import OutputItems
+from session_server.core.playback import PlaybackLedger
+from session_server.core.prompt import prompt_messages, user_message
+from session_server.core.response import Phase, Plan, Response, plan
+from session_server.core.sending import Sending
+from session_server.core.settings import ResponseOverrides
+from session_server.core.works import Works
+from session_server.media import OUTPUT_RATE, samples_to_ms
+
+DEFAULT_LANE = "default"
+MAX_AHEAD_MS = 60_000
+"""Audio held beyond the cap on generation: an engine that ignores the frontier fails its response here."""
+
+GenerationEvent = (
+    TextGenerated | ClauseSpoken | AudioGenerated | CallStarted | CallArguments | CallFinished
+    | GenerationFinished | GenerationFailed
+)  # fmt: skip
+
+
+class Responses:
+    """All responses that are not over, and of the ended ones what truncation and acknowledgements need."""
+
+    def __init__(self, context: Context, works: Works) -> None:
+        self._context = context
+        self._works = works
+        self.sending = Sending(context, self.find)
+        self.epoch = 1
+        self.active: Response | None = None
+        self.queued = False
+        self._queued_turn_ns = 0
+        self.draining = False
+        self.last_id: str | None = None
+        self.live: dict[str, Response] = {}
+        """Announced and not ended, out-of-band ones too."""
+        self.records: dict[str, Response] = {}
+        """Ended responses of the default conversation that left a message, by response id."""
+        self.by_item: dict[str, Response] = {}
+
+    @property
+    def busy(self) -> bool:
+        """An answer is being generated, sent, or still playing at the listener."""
+        return self.active is not None or bool(self.sending.playing)
+
+    def find(self, response_id: str) -> Response | None:
+        known = self.live.get(response_id) or self.records.get(response_id)
+        if known is None:  # its item was deleted while it plays
+            known = next((r for r in self.sending.playing if r.id == response_id), None)
+        return known
+
+    # -- beginning
+
+    def build(self, wanted: Plan, epoch: int | None) -> Response:
+        """A response that nobody knows of yet."""
+        context, params = self._context, self._context.params
+        response_id = context.new_id("resp")
+        extension = None if wanted.out_of_band else context.settings.playback
+        ledger = PlaybackLedger(
+            OUTPUT_RATE,
+            params.lead_sent_ms if extension is None else extension.max_lead_ms,
+            params.delta_ms,
+            acknowledged=extension is not None,
+        )
+        lane = response_id if wanted.out_of_band else DEFAULT_LANE
+        output = OutputItems(context, response_id, wanted.modality, wanted.out_of_band)
+        return Response(response_id, lane, epoch, wanted, Phase.WAITING, output, ledger)
+
+    def create(self, wanted: Plan, turn_end_ns: int | None = None) -> Response:
+        """Announce a response and start it as soon as its context is complete."""
+        response = self.build(wanted, 1 if wanted.out_of_band else self.epoch)
+        response.turn_end_ns = turn_end_ns
+        self._announce(response)
+        if self.draining:
+            self.fail(response, "server_error", "The server is shutting down.")
+        elif wanted.out_of_band and len(self.live) > self._context.params.max_out_of_band:
+            self.fail(response, "inference_rate_limit_exceeded", "Too many responses at once.")
+        else:
+            if wanted.input_items is None:
+                response.waiting_for = self._works.pending_transcripts()
+            if not response.waiting_for:
+                self.start(response)
+        return response
+
+    def create_for_turn(self, turn_end_ns: int) -> None:
+        """The automatic response to a user turn; behind a running one it is queued, once."""
+        self.queued = self.active is not None
+        self._queued_turn_ns = turn_end_ns
+        if not self.queued:
+            self.create(plan(self._context.settings, ResponseOverrides()), turn_end_ns)
+
+    def start_queued(self) -> None:
+        """The answer that a turn is waiting for, once none is active."""
+        if self.queued and self.active is None:
+            self.create_for_turn(self._queued_turn_ns)
+
+    def adopt(self, draft: Response, turn_end_ns: int) -> None:
+        """A draft becomes the answer: announce it, then all that it brought so far."""
+        draft.epoch = self.epoch
+        draft.phase = Phase.RUNNING
+        draft.turn_end_ns = turn_end_ns
+        self._context.emit(AdoptDraft(draft.id, draft.lane, draft.epoch))
+        self._announce(draft)
+        self._watch(draft)
+        held, draft.held = draft.held, []
+        for event in held:
+            if not draft.ended:
+                self._apply(draft, event)
+
+    def _announce(self, response: Response) -> None:
+        self.live[response.id] = response
+        if not response.plan.out_of_band:
+            self.active = response
+            self.last_id = response.id
+            response.ledger.floor_ns = self.sending.lane_busy_until()
+        self._context.emit(
+            AnnounceResponseCreated(response.view("in_progress")), AnnounceRateLimits()
+        )
+
+    def start(self, response: Response, extra_user_text: str | None = None) -> None:
+        """Hand the prompt to the engine. `extra_user_text`: a turn that is no item yet (a draft's)."""
+        context, wanted = self._context, response.plan
+        items = context.conversation if wanted.input_items is None else wanted.input_items
+        messages = prompt_messages(items, context.params.prompt_items, self._heard_so_far())
+        if extra_user_text is not None:
+            messages = (*messages, user_message(extra_user_text))
+        if response.phase is Phase.WAITING:
+            response.phase = Phase.RUNNING
+            self._watch(response)
+        context.emit(
+            StartGeneration(
+                response_id=response.id,
+                lane=response.lane,
+                epoch=response.epoch,
+                instructions=wanted.instructions,
+                messages=messages,
+                tools=wanted.tools,
+                tool_choice=wanted.tool_choice,
+                modality=wanted.modality,
+                voice=wanted.voice,
+                speed=wanted.speed,
+                max_output_tokens=wanted.max_output_tokens,
+                turn_end_ns=response.turn_end_ns,
+            )
+        )
+
+    def _heard_so_far(self) -> dict[str, str]:
+        """What was heard of items that are still in progress: nothing else of them may enter a prompt."""
+        heard = {}
+        for response in self.live.values():
+            if response.output.message_id is not None and not response.plan.out_of_band:
+                heard[response.output.message_id] = self.heard_text(response)
+        return heard
+
+    def transcript_known(self, item_id: str) -> None:
+        """A transcript came, or its item is gone: start what waited for it."""
+        for response in list(self.live.values()):
+            if item_id in response.waiting_for:
+                response.waiting_for.discard(item_id)
+                if not response.waiting_for:
+                    self.start(response)
+
+    def transcript_failed(self, item_id: str, message: str) -> None:
+        for response in list(self.live.values()):
+            if item_id in response.waiting_for:
+                self.fail(response, "server_error", message)
+
+    # -- what the engine brings
+
+    def generated(self, event: GenerationEvent) -> None:
+        response = self.live.get(event.response_id)
+        if response is None:
+            self._context.count("stale_outputs", "session")
+        else:
+            self._apply(response, event)
+
+    def _apply(self, response: Response, event: EngineEvent) -> None:
+        response.news_ns = self._context.now
+        output = response.output
+        match event:
+            case TextGenerated():
+                response.spoken.say(event.text)
+                output.say(event.text)
+                self._know_item(response)
+            case ClauseSpoken():
+                response.spoken.time(
+                    Clause(
+                        event.char_start, event.char_end, event.start_sample, event.end_sample,
+                        event.words, event.estimated,
+                    )
+                )  # fmt: skip
+            case AudioGenerated():
+                self._add_audio(response, event)
+            case CallStarted():
+                output.begin_call(event.index, event.name)
+            case CallArguments():
+                output.extend_call(event.index, event.arguments)
+            case CallFinished():
+                output.end_call(event.index)
+            case GenerationFinished():
+                self._generation_over(response, event)
+            case GenerationFailed():
+                self.fail(response, event.code, event.message)
+            case TranscriptReady() | TurnJudged() | WorkFailed():
+                pass
+
+    def _add_audio(self, response: Response, event: AudioGenerated) -> None:
+        if not response.spoken_aloud or response.phase is not Phase.RUNNING:
+            return
+        ledger, params = response.ledger, self._context.params
+        if event.start_sample != ledger.generated:
+            self.fail(response, "server_error", "The engine left a gap in the audio.")
+            return
+        response.output.message()
+        self._know_item(response)
+        ledger.add(event.pcm)
+        if samples_to_ms(ledger.unsent, ledger.rate) > params.lead_generated_ms + MAX_AHEAD_MS:
+            self.fail(response, "server_error", "The engine ran too far ahead.")
+            return
+        self.sending.pump(response)
+
+    def _know_item(self, response: Response) -> None:
+        item_id = response.output.message_id
+        if item_id is not None and not response.plan.out_of_band:
+            self.by_item[item_id] = response
+
+    def _generation_over(self, response: Response, event: GenerationFinished) -> None:
+        if response.phase is not Phase.RUNNING:
+            return
+        used = event.usage
+        response.usage = Usage(
+            used.input_text, used.input_audio, used.input_cached, used.output_text, used.output_audio
+        )  # fmt: skip
+        response.finish_reason = event.reason
+        response.phase = Phase.SENDING
+        response.ledger.finish()
+        self._context.timers.clear(Timer.GENERATION, response.id)
+        self.sending.pump(response)
+        self.finish_if_sent(response)
+
+    # -- ends
+
+    def finish_if_sent(self, response: Response) -> None:
+        """The natural end: everything was generated and handed over."""
+        if response.phase is not Phase.SENDING or response.ledger.unsent:
+            return
+        whole = response.finish_reason == "stop"
+        status = ItemStatus.COMPLETED if whole else ItemStatus.INCOMPLETE
+        response.output.close(response.spoken.text, status)
+        if whole:
+            self._end(response, "completed")
+        else:
+            self._end(response, "incomplete", response.finish_reason)
+
+    def fail(self, response: Response, code: str, message: str) -> None:
+        """An end by fault: nothing more is made; what the client already has may play."""
+        dropped = response.ledger.abandon()
+        self.sending.count_waste("vocoded", dropped, response)
+        self._context.emit(CancelGeneration(response.id))
+        said = response.spoken.text
+        if response.spoken_aloud:
+            ledger = response.ledger
+            said = response.spoken.heard(ledger.queued, ledger.generated).text
+        response.output.close(said, ItemStatus.INCOMPLETE)
+        self._end(response, "failed", error=(code, message))
+
+    def stop(
+        self,
+        victims: Sequence[Response],
+        status: str,
+        reason: str | None,
+        error: tuple[str, str] | None = None,
+        cut: int | None = None,
+    ) -> None:
+        """Stop these responses of one lane, at once and in the one order. `cut`: the client's truncation, in samples."""
+        if not victims:
+            return
+        self._raise_fence(victims[0])
+        for response in victims:
+            if response.spoken_aloud:
+                self._context.emit(PurgeAudio(response.id))
+        for response in victims:
+            self.sending.silence(response, self.epoch)
+        for response in victims:
+            if not response.ended:
+                self._context.emit(CancelGeneration(response.id))
+        for response in victims:
+            self._cut(response, cut)
+        for response in victims:
+            said = self.heard_text(response)
+            if response.ended:
+                self.keep_heard(response)
+            else:
+                response.output.close(said, ItemStatus.INCOMPLETE)
+                self._end(response, status, reason, error)
+
+    def _raise_fence(self, victim: Response) -> None:
+        if victim.lane == DEFAULT_LANE:
+            self.epoch += 1
+            self._context.emit(RaiseFence(DEFAULT_LANE, self.epoch))
+        else:
+            self._context.emit(RaiseFence(victim.lane, (victim.epoch or 0) + 1))
+
+    def _cut(self, response: Response, cut: int | None) -> None:
+        """Fix the frontier; with the extension the server announces its own truncation."""
+        ledger = response.ledger
+        self.sending.count_waste("vocoded", ledger.generated - ledger.sent, response)
+        ledger.halt(self._context.now)
+        heard = ledger.played(self._context.now)
+        self.sending.count_waste("sent", ledger.sent - heard, response)
+        part = response.output.part
+        if part is None or not response.spoken_aloud or response.plan.out_of_band:
+            return
+        if cut is not None:
+            response.client_cut = cut
+        elif ledger.acknowledged:
+            ms = samples_to_ms(heard, ledger.rate)
+            self._context.emit(AnnounceTruncated(part.item_id, part.content_index, ms))
+            response.settled_at = heard
+            extension = self._context.settings.playback
+            if extension is not None:
+                response.settling = True
+                until = self._context.in_ms(extension.settle_ms)
+                self._context.timers.set(Timer.SETTLE, until, response.id)
+
+    def heard_text(self, response: Response) -> str:
+        """What the listener heard of a response; all of it where nothing sounds."""
+        if not response.spoken_aloud:
+            return response.spoken.text
+        ledger = response.ledger
+        frontier = ledger.played(self._context.now)
+        if response.client_cut is not None:
+            frontier = response.client_cut
+        return response.spoken.heard(frontier, ledger.generated).text
+
+    def keep_heard(self, response: Response) -> None:
+        """Shorten an ended response's item to what was heard."""
+        said = self.heard_text(response)
+        response.output.keep(said, whole=len(said) >= len(response.spoken.text.rstrip()))
+
+    def settled(self, response: Response) -> None:
+        """Nothing can move the cut of this answer forward any more."""
+        self._context.timers.clear(Timer.SETTLE, response.id)
+        response.settling = False
+        response.text_fixed = True
+
+    def fix_texts(self) -> None:
+        """A user turn is committed: what was cut before it stays as it is."""
+        for response in self.records.values():
+            if response.settling:
+                self.settled(response)
+
+    def _end(
+        self,
+        response: Response,
+        status: str,
+        reason: str | None = None,
+        error: tuple[str, str] | None = None,
+    ) -> None:
+        context = self._context
+        response.phase = Phase.ENDED
+        del self.live[response.id]
+        for timer in (Timer.PROGRESS, Timer.GENERATION, Timer.PACE):
+            context.timers.clear(timer, response.id)
+        context.emit(AnnounceResponseDone(response.view(status, reason, error)))
+        if response.plan.out_of_band:
+            return
+        self.active = None
+        if response.output.message_id is not None and response.spoken_aloud:
+            self.records[response.id] = response
+        self.sending.ended(response)
+        for item_id in context.trim_conversation():
+            self.forget_item(item_id)
+
+    def forget_item(self, item_id: str) -> None:
+        response = self.by_item.pop(item_id, None)
+        if response is not None:
+            self.records.pop(response.id, None)
+
+    # -- deadlines
+
+    def _watch(self, response: Response) -> None:
+        context, params = self._context, self._context.params
+        response.news_ns = context.now
+        context.timers.set(Timer.PROGRESS, context.in_ms(params.first_output_ms), response.id)
+        context.timers.set(Timer.GENERATION, context.in_ms(params.response_ms), response.id)

@@ -1,0 +1,246 @@
+"""Output audio on its way: handing it over in time, following the listener, reporting the frontier.
+
+Owns `playing`, the responses of the default conversation whose audio may still sound at the listener. Invariants:
+audio of a response is handed over only while it is live and not held back; a duck holds back all of them at once; each
+`output_audio_buffer.started` (playback extension) is followed by exactly one `stopped` or `cleared`.
+Reports go out at most every 100 ms per response, and at once when it ends, ducks or resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from session_server.core.actions import (
+    AnnounceMute,
+    AnnounceOutputCleared,
+    AnnounceOutputStarted,
+    AnnounceOutputStopped,
+    AnnouncePlay,
+    ReportFrontier,
+    SendAudio,
+)
+from session_server.core.context import Context
+from session_server.core.deadlines import Timer
+from session_server.core.events import AudioWritten
+from session_server.core.response import Phase, Response
+from session_server.media import NS_PER_MS, NS_PER_S
+
+REPORT_EVERY_NS = 100 * NS_PER_MS
+ACK_SILENCE_MS = 2_000
+
+
+class Sending:
+    """Paces the audio of one session's responses."""
+
+    def __init__(self, context: Context, find: Callable[[str], Response | None]) -> None:
+        self._context = context
+        self._find = find
+        self.playing: list[Response] = []
+        self.paused = False
+        self.voice_used = False
+        """An in-conversation response has sent audio."""
+        self.first_audio_ns: int | None = None
+        """When the session's first audio was written."""
+
+    # -- handing over
+
+    def pump(self, response: Response) -> None:
+        """Hand over what is due, and set the instant of the next piece."""
+        context, ledger = self._context, response.ledger
+        if response.epoch is None or response.ended:
+            return
+        if self.paused and not response.plan.out_of_band and not ledger.paused:
+            ledger.pause(context.now, frozen=ledger.acknowledged)
+        part = response.output.part
+        piece = ledger.due_slice(context.now) if part is not None else None
+        while piece is not None and part is not None:
+            self._before_audio(response)
+            context.emit(SendAudio(part, response.epoch, *piece))
+            response.news_ns = context.now
+            piece = ledger.due_slice(context.now)
+        due = ledger.next_due(context.now)
+        if due is None:
+            context.timers.clear(Timer.PACE, response.id)
+        else:
+            context.timers.set(Timer.PACE, due, response.id)
+
+    def _before_audio(self, response: Response) -> None:
+        if response.plan.out_of_band:
+            return
+        self.voice_used = True
+        if response not in self.playing:
+            self.playing.append(response)
+        if response.ledger.acknowledged and not response.told_play and response.epoch is not None:
+            response.told_play = True
+            self._context.emit(AnnouncePlay(response.id, response.epoch))
+
+    def written(self, event: AudioWritten) -> Response | None:
+        """The transport has passed audio on; returns its response, if that still matters."""
+        response = self._find(event.response_id)
+        if response is None:
+            return None
+        context, ledger = self._context, response.ledger
+        first = ledger.sent == 0
+        gap = ledger.written(event.end_sample, context.now)
+        response.news_ns = context.now
+        if gap and not response.plan.out_of_band:
+            context.count("playback_underruns")
+            context.count("playback_underrun_seconds", None, gap / NS_PER_S)
+        if first and self.first_audio_ns is None and not response.plan.out_of_band:
+            self.first_audio_ns = context.now
+        if first and ledger.acknowledged:
+            context.timers.set(Timer.ACK_SILENCE, context.in_ms(ACK_SILENCE_MS), response.id)
+        self.pump(response)
+        self.report(response)
+        self.watch_end(response)
+        return response
+
+    # -- the listener
+
+    def lane_busy_until(self) -> int:
+        """When the listener will have played what the lane has sent so far; 0: nothing is known to play."""
+        return max((r.ledger.plays_until() or 0 for r in self.playing), default=0)
+
+    def watch_end(self, response: Response) -> None:
+        """Set the instant at which an ended response will have been played."""
+        if not response.ended or response not in self.playing:
+            return
+        until = response.ledger.plays_until()
+        if until is None:  # acknowledgements or the transport will tell, or this deadline
+            until = self._context.in_ms(self._context.params.output_gap_ms)
+        self._context.timers.set(Timer.PLAYED_OUT, until, response.id)
+
+    def played_out(self, response: Response) -> None:
+        """The deadline of `watch_end`: all was played, or nobody will ever say so."""
+        if response not in self.playing:
+            return
+        until = response.ledger.plays_until()
+        if response.ledger.paused or (until is not None and until > self._context.now):
+            self.watch_end(response)
+            return
+        if until is None:
+            self._context.count("stuck_sessions", "playing")
+        self.over(response)
+
+    def over(self, response: Response) -> None:
+        """The listener has played all that it will ever play of this response."""
+        response.text_fixed = True
+        self._leave(response)
+        if response.started_output:
+            response.started_output = False
+            self._context.emit(AnnounceOutputStopped(response.id))
+
+    def _leave(self, response: Response) -> None:
+        if response in self.playing:
+            self.playing.remove(response)
+        for timer in (Timer.PLAYED_OUT, Timer.ACK_SILENCE):
+            self._context.timers.clear(timer, response.id)
+
+    def acknowledged(self, response: Response) -> None:
+        """An acknowledgement moved this response's frontier."""
+        context, ledger = self._context, response.ledger
+        if (
+            not response.started_output
+            and ledger.played(context.now) > 0
+            and response in self.playing
+        ):
+            response.started_output = True
+            context.emit(AnnounceOutputStarted(response.id))
+        if response in self.playing:
+            context.timers.set(Timer.ACK_SILENCE, context.in_ms(ACK_SILENCE_MS), response.id)
+        self.pump(response)
+        self.report(response)
+
+    def acks_are_silent(self, response: Response) -> None:
+        """No acknowledgement for too long: estimate, do not stall."""
+        ledger = response.ledger
+        if response not in self.playing:
+            return
+        if ledger.sent > ledger.played(self._context.now) and ledger.fall_back():
+            self._context.count("frontier_fallbacks")
+            self.pump(response)
+            self.watch_end(response)
+        else:
+            again = self._context.in_ms(ACK_SILENCE_MS)
+            self._context.timers.set(Timer.ACK_SILENCE, again, response.id)
+
+    # -- holding back
+
+    def duck(self, epoch: int, active: Response | None) -> None:
+        """Hold back the lane's audio; a client with the extension goes silent, and keeps what it has."""
+        self.paused = True
+        for response in self._held(active):
+            response.ledger.pause(self._context.now, frozen=response.ledger.acknowledged)
+            if response.ledger.acknowledged and response.told_play:
+                response.muted = True
+                self._context.emit(AnnounceMute(response.id, epoch, reversible=True))
+            self._context.timers.clear(Timer.PACE, response.id)
+            self.report(response, force=True)
+
+    def unduck(self, epoch: int, active: Response | None) -> None:
+        """Go on from the frontier, as if nothing had been."""
+        self.paused = False
+        for response in self._held(active):
+            response.ledger.resume(self._context.now)
+            if response.muted:
+                response.muted = False
+                self._context.emit(AnnouncePlay(response.id, epoch))
+            self.pump(response)
+            self.report(response, force=True)
+            self.watch_end(response)
+
+    def _held(self, active: Response | None) -> list[Response]:
+        if active is None or active in self.playing:
+            return list(self.playing)
+        return [*self.playing, active]
+
+    def silence(self, response: Response, epoch: int) -> None:
+        """The fence has fallen: the listener drops what it has not played."""
+        ledger = response.ledger
+        if ledger.acknowledged and ledger.queued and not response.plan.out_of_band:
+            self._context.emit(AnnounceMute(response.id, epoch, reversible=False))
+            response.started_output = False
+            self._context.emit(AnnounceOutputCleared(response.id))
+        self._leave(response)
+        if not response.plan.out_of_band:
+            self.paused = False
+
+    # -- reports
+
+    def report(self, response: Response, force: bool = False) -> None:
+        """Tell the scheduler where the listener is; not more often than it can use."""
+        now, last = self._context.now, response.reported_ns
+        if response.epoch is None or (response.ended and not force):
+            return
+        if not force and last is not None and now - last < REPORT_EVERY_NS:
+            if self._context.timers.get(Timer.REPORT, response.id) is None:
+                self._context.timers.set(Timer.REPORT, last + REPORT_EVERY_NS, response.id)
+            return
+        response.reported_ns = now
+        self._context.timers.clear(Timer.REPORT, response.id)
+        ledger = response.ledger
+        self._context.emit(ReportFrontier(response.id, ledger.snapshot(now), ledger.paused))
+
+    def ended(self, response: Response) -> None:
+        """The response's terminal event is out."""
+        self.report(response, force=True)
+        self._context.timers.clear(Timer.REPORT, response.id)
+        self.watch_end(response)
+
+    def count_waste(self, where: str, samples: int, response: Response) -> None:
+        if samples > 0:
+            self._context.count("audio_wasted_seconds", where, samples / response.ledger.rate)
+
+    def check_progress(self, response: Response) -> bool:
+        """False when nothing came for too long, although the engine was not being held back."""
+        context, params = self._context, self._context.params
+        limit_ms = params.output_gap_ms if response.output.ids() else params.first_output_ms
+        held = response.ledger.paused
+        lead_s = response.ledger.snapshot(context.now).lead_s
+        if response.phase is Phase.RUNNING and lead_s * 1000 >= params.lead_generated_ms / 2:
+            held = True  # the host rests until the listener has caught up
+        due = response.news_ns + limit_ms * NS_PER_MS
+        if held or due > context.now:
+            context.timers.set(Timer.PROGRESS, max(due, context.in_ms(1000)), response.id)
+            return True
+        return False

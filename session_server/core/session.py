@@ -1,0 +1,393 @@
+"""One session of spoken conversation: the pure core behind every connection.
+
+    Session(settings, params, new_id, now)
+    handle(event, now) -> actions      everything that happens goes in here; actions are carried out in order
+    next_deadline() -> now | None      the shell arms one timer for this instant
+    on_deadline(now) -> actions        call when it has come (a call too early does nothing)
+
+No clock, no I/O, no randomness: the same events at the same instants give the same actions. `now` is integer
+nanoseconds of a monotonic clock and never falls. The shell must finish carrying out the actions of one call before
+it makes the next one. One writer.
+
+The parts: `Listening` (the user's voice), `UserTurns` (commits, words, drafts), `Responses` with `Sending` (answers and
+their playback), `Truncation` (what was heard), `Requests` (what clients ask for), `TurnTaking` (the one table of
+states). This class routes events, keeps the table in step with whether an answer is busy, and owns the session's own deadlines:
+
+* idle timeout: once per silence, from the end of playback;
+* expiry: error `session_expired`, then close 1001;
+* drain: no new response, and close 1001 once no answer is busy;
+* every open question and response has a deadline; missing it fails what waited (counted as `stuck_sessions`, by what
+  was stuck), and the session goes on listening.
+
+After Disconnected, expiry or a finished drain the session is closed: every event is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from session_server.core.actions import (
+    Action,
+    AnnounceIdleTimeout,
+    AnnounceSettings,
+    CancelGeneration,
+    CloseConnection,
+    RaiseFence,
+)
+from session_server.core.context import Context
+from session_server.core.deadlines import Key, Timer
+from session_server.core.events import (
+    AudioAppended,
+    AudioGenerated,
+    AudioWritten,
+    CallArguments,
+    CallFinished,
+    CallStarted,
+    ClauseSpoken,
+    Disconnected,
+    DrainStarted,
+    Event,
+    GenerationFailed,
+    GenerationFinished,
+    InputCleared,
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    ItemTruncated,
+    OutputCleared,
+    PlaybackAcked,
+    ResponseCancelled,
+    ResponseRequested,
+    SettingsChanged,
+    SpeechProbability,
+    TextGenerated,
+    TranscriptReady,
+    TurnJudged,
+    WorkFailed,
+)
+from session_server.core.input_buffer import InputBuffer
+from session_server.core.items import InputAudioContent, Item, ItemStatus, Message, Role
+from session_server.core.listening import Listening
+from session_server.core.requests import Requests
+from session_server.core.responses import DEFAULT_LANE, Responses
+from session_server.core.settings import CoreParams, SessionSettings, TurnMode
+from session_server.core.truncation import Truncation
+from session_server.core.turn_taking import WITH_ANSWER, TurnEvent, TurnState, TurnTaking
+from session_server.core.user_turns import UserTurns
+from session_server.core.works import Work, WorkKind, Works
+from session_server.ids import NewId
+from session_server.media import PlaybackSnapshot
+
+CLOSE_GOING_AWAY = 1001
+
+
+class Session:
+    """See the module docstring for the rules of the calls."""
+
+    def __init__(
+        self, settings: SessionSettings, params: CoreParams, new_id: NewId, now: int
+    ) -> None:
+        context = Context(settings, params, new_id, now)
+        self._context = context
+        self._turn = TurnTaking()
+        self._works = Works(context)
+        self._buffer = InputBuffer(context)
+        self._responses = Responses(context, self._works)
+        self._turns = UserTurns(context, self._works, self._responses, self._buffer)
+        self._listening = Listening(
+            context, self._turn, self._works, self._responses, self._buffer, self._turns
+        )
+        self._truncation = Truncation(context, self._responses)
+        self._requests = Requests(
+            context, self._works, self._responses, self._buffer, self._turns, self._listening,
+            self._truncation,
+        )  # fmt: skip
+        self._idle_spent = False
+        self._idle_from_ms = 0
+        if params.max_session_ms:
+            context.timers.set(Timer.EXPIRY, context.in_ms(params.max_session_ms))
+        self._timers: dict[Timer, Callable[[str], None]] = {
+            Timer.EXPIRY: self._expire,
+            Timer.IDLE: self._idle_timeout,
+            Timer.WORK: self._work_is_late,
+            Timer.INPUT_GAP: lambda _: self._listening.input_stalled(),
+            Timer.PACE: self._pace,
+            Timer.REPORT: self._report,
+            Timer.PROGRESS: self._check_progress,
+            Timer.GENERATION: self._generation_is_late,
+            Timer.PLAYED_OUT: self._played_out,
+            Timer.ACK_SILENCE: self._acks_are_silent,
+            Timer.SETTLE: self._settled,
+        }
+
+    # -- the interface
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        """What follows from `event`. Raises IllegalTransition for a bug of ours, never for a client's mistake."""
+        context = self._context
+        if self._turn.state is TurnState.CLOSED:
+            return []
+        context.now = now
+        if isinstance(event, SpeechProbability):
+            self._listening.heard(event)
+        elif isinstance(event, AudioAppended):
+            self._listening.appended(event)
+        else:
+            self._route(event)
+        self._reconcile()
+        return context.take()
+
+    def next_deadline(self) -> int | None:
+        return self._context.timers.next()
+
+    def on_deadline(self, now: int) -> list[Action]:
+        """Do what is due; deadlines that this cancels or moves are not taken."""
+        context = self._context
+        context.now = now
+        for key in context.timers.due(now):
+            if context.timers.take(key, now):
+                self._fire(key)
+                self._reconcile()
+        return context.take()
+
+    @property
+    def voice_locked(self) -> bool:
+        """An in-conversation response has sent audio: the voice may not change any more."""
+        return self._responses.sending.voice_used
+
+    @property
+    def state(self) -> TurnState:
+        """Who has the floor."""
+        return self._turn.state
+
+    @property
+    def epoch(self) -> int:
+        """The default lane's epoch."""
+        return self._responses.epoch
+
+    def snapshot(self, response_id: str) -> PlaybackSnapshot | None:
+        """How far this response got; None when it is unknown or left no audio."""
+        response = self._responses.find(response_id)
+        return None if response is None else response.ledger.snapshot(self._context.now)
+
+    def item(self, item_id: str) -> Item | None:
+        """A conversation item as a client would retrieve it."""
+        return self._requests.item(item_id)
+
+    # -- routing
+
+    def _route(self, event: Event) -> None:
+        match event:
+            case SettingsChanged():
+                self._change_settings(event)
+            case InputCommitted():
+                self._requests.commit(event)
+            case InputCleared():
+                self._requests.clear()
+            case ItemCreated():
+                self._requests.create_item(event)
+            case ItemDeleted():
+                self._requests.delete_item(event)
+            case ItemRetrieved():
+                self._requests.retrieve_item(event)
+            case ItemTruncated():
+                self._truncation.truncate(event)
+            case ResponseRequested():
+                self._requests.request_response(event)
+            case ResponseCancelled():
+                self._requests.cancel_response(event)
+            case OutputCleared():
+                self._requests.clear_output(event)
+            case PlaybackAcked():
+                self._acknowledge(event)
+            case TranscriptReady() | TurnJudged() | WorkFailed():
+                self._work_answered(event)
+            case (
+                TextGenerated() | ClauseSpoken() | AudioGenerated() | CallStarted() | CallArguments()
+                | CallFinished() | GenerationFinished() | GenerationFailed()
+            ):  # fmt: skip
+                if not self._turns.hold(event):
+                    self._responses.generated(event)
+            case AudioWritten():
+                self._responses.sending.written(event)
+            case Disconnected():
+                self._close()
+            case DrainStarted():
+                self._responses.draining = True
+                self._responses.queued = False
+            case SpeechProbability() | AudioAppended():
+                pass  # taken by `handle`
+            case _:
+                assert_never(event)
+
+    def _change_settings(self, event: SettingsChanged) -> None:
+        self._context.settings = event.settings
+        self._turns.draft_is_stale()
+        self._listening.mode_changed()
+        self._context.emit(AnnounceSettings())
+        if self._idle_ms() is None:
+            self._context.timers.clear(Timer.IDLE)
+
+    def _acknowledge(self, event: PlaybackAcked) -> None:
+        if self._context.settings.playback is None:
+            message = "playback.ack needs the playback extension"
+            self._context.error("invalid_event", message, "type", event.event_id)
+        else:
+            self._truncation.acknowledge(event)
+
+    def _work_answered(self, event: TranscriptReady | TurnJudged | WorkFailed) -> None:
+        work = self._works.take(event.work_id)
+        if work is None:
+            return
+        match event:
+            case TranscriptReady(text=text) if work.kind is WorkKind.TRANSCRIPT:
+                self._turns.transcribed(work, text.strip())
+                self._listening.words_came()
+            case TranscriptReady(text=text):
+                self._listening.probe_answered(work, text)
+            case TurnJudged(probability=probability):
+                self._listening.judged(work, probability)
+            case WorkFailed(code=code, message=message):
+                self._work_failed(work, code, message)
+
+    def _work_failed(self, work: Work, code: str, message: str) -> None:
+        match work.kind:
+            case WorkKind.TRANSCRIPT:
+                self._turns.recognition_failed(work, code, message)
+            case WorkKind.PROBE:
+                self._listening.probe_answered(work, "")
+            case WorkKind.JUDGEMENT:
+                self._listening.judged(work, None)
+
+    # -- after every event
+
+    def _reconcile(self) -> None:
+        """Bring the table in step with whether an answer is busy, and do what waited for that."""
+        turn, responses = self._turn, self._responses
+        if turn.state is TurnState.CLOSED:
+            return
+        known = turn.state in WITH_ANSWER
+        if self._listening.utterance is not None:
+            self._idle_spent = False
+        if known and not responses.busy:
+            turn.apply(TurnEvent.ANSWER_ENDED)
+            self._listening.answer_over()
+        if turn.state is TurnState.LISTENING or turn.state is TurnState.ANSWERING:
+            responses.start_queued()
+        if responses.busy and turn.state not in WITH_ANSWER:
+            self._context.timers.clear(Timer.IDLE)
+            turn.apply(TurnEvent.ANSWER_STARTED)
+        elif known and turn.state is TurnState.LISTENING:
+            self._arm_idle()
+        if responses.draining and not responses.busy:
+            self._shut("server is shutting down")
+
+    def _arm_idle(self) -> None:
+        idle_ms = self._idle_ms()
+        if idle_ms is not None and not self._idle_spent:
+            self._idle_from_ms = self._buffer.end_ms
+            self._context.timers.set(Timer.IDLE, self._context.in_ms(idle_ms))
+
+    def _idle_ms(self) -> int | None:
+        detection = self._context.settings.turn_detection
+        return None if detection.mode is TurnMode.MANUAL else detection.idle_timeout_ms
+
+    # -- deadlines
+
+    def _fire(self, key: Key) -> None:
+        timer, of = key
+        self._timers[timer](of)
+
+    def _idle_timeout(self, _: str) -> None:
+        """The user stayed silent: an empty audio item, and a response. Once per silence."""
+        if self._turn.state is not TurnState.LISTENING or self._idle_ms() is None:
+            return
+        self._idle_spent = True
+        context, end = self._context, self._buffer.end
+        item_id = context.new_id("item")
+        context.emit(AnnounceIdleTimeout(item_id, self._idle_from_ms, self._buffer.end_ms))
+        content = InputAudioContent(end, end, "")
+        item = Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,))
+        self._turns.add_item(item, committed=True)
+        self._buffer.drop_before(end)
+        self._responses.create_for_turn(context.now)
+
+    def _work_is_late(self, work_id: str) -> None:
+        work = self._works.late(work_id)
+        if work is not None:
+            self._context.count("stuck_sessions", work.kind.value)
+            self._work_failed(work, "server_error", f"The {work.kind.value} took too long.")
+
+    def _pace(self, response_id: str) -> None:
+        response = self._responses.live.get(response_id)
+        if response is not None:
+            self._responses.sending.pump(response)
+            self._responses.finish_if_sent(response)
+
+    def _report(self, response_id: str) -> None:
+        response = self._responses.live.get(response_id)
+        if response is not None:
+            self._responses.sending.report(response)
+
+    def _check_progress(self, response_id: str) -> None:
+        response = self._responses.live.get(response_id)
+        if response is not None and not self._responses.sending.check_progress(response):
+            self._context.count("stuck_sessions", response.phase.value)
+            self._responses.fail(response, "server_error", "The answer stopped coming.")
+
+    def _generation_is_late(self, response_id: str) -> None:
+        response = self._responses.live.get(response_id)
+        if response is not None:
+            self._context.count("stuck_sessions", response.phase.value)
+            self._responses.fail(response, "server_error", "The answer took too long.")
+
+    def _played_out(self, response_id: str) -> None:
+        response = self._responses.find(response_id)
+        if response is not None:
+            self._responses.sending.played_out(response)
+
+    def _acks_are_silent(self, response_id: str) -> None:
+        response = self._responses.find(response_id)
+        if response is not None:
+            self._responses.sending.acks_are_silent(response)
+
+    def _settled(self, response_id: str) -> None:
+        response = self._responses.find(response_id)
+        if response is not None:
+            self._responses.settled(response)
+
+    # -- the end
+
+    def _expire(self, _: str) -> None:
+        minutes = self._context.params.max_session_ms // 60_000
+        message = f"Your session hit the maximum duration of {minutes} minutes."
+        self._end_all(("session_expired", message))
+        self._context.error("session_expired", message)
+        self._shut("session expired")
+
+    def _shut(self, reason: str) -> None:
+        self._end_all(("server_error", reason))
+        self._context.emit(CloseConnection(CLOSE_GOING_AWAY, reason))
+        self._retire()
+
+    def _end_all(self, error: tuple[str, str]) -> None:
+        """Every announced response gets its end, while somebody can still hear of it."""
+        responses = self._responses
+        for response in list(responses.live.values()):
+            responses.stop([response], "failed", None, error)
+
+    def _close(self) -> None:
+        """The connection is gone: cancel everything, announce nothing."""
+        for response in self._responses.live.values():
+            self._context.emit(CancelGeneration(response.id))
+        self._responses.epoch += 1
+        self._context.emit(RaiseFence(DEFAULT_LANE, self._responses.epoch))
+        self._retire()
+
+    def _retire(self) -> None:
+        self._turns.forget_ahead()
+        self._works.cancel_all()
+        self._context.timers.clear_all()
+        self._turn.apply(TurnEvent.CLOSED)

@@ -1,0 +1,197 @@
+"""From input audio to user items: commits, transcripts, the automatic response, and drafts of it.
+
+An utterance (speech found by turn detection) has its item id from the start. When enough silence has passed its words
+are asked for, and with `speculate` an answer is drafted from them; both are thrown away if speech goes on.
+At the end of turn the item is committed and the draft adopted, or the response waits for the words.
+
+A user item without words (noise) is kept, and answered all the same: clients wait for the response; the prompt then has
+no message for it. Failing recognition fails the responses that wait for it, and tells a client that asked for
+transcripts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from session_server.core.actions import (
+    AnnounceCommitted,
+    AnnounceItemAdded,
+    AnnounceItemDone,
+    AnnounceTranscript,
+    AnnounceTranscriptDelta,
+    AnnounceTranscriptFailed,
+    CancelGeneration,
+)
+from session_server.core.context import Context
+from session_server.core.events import GenerationFailed
+from session_server.core.input_buffer import InputBuffer
+from session_server.core.items import InputAudioContent, ItemStatus, Message, Role
+from session_server.core.response import Phase, Response, plan
+from session_server.core.responses import GenerationEvent, Responses
+from session_server.core.settings import ResponseOverrides, SessionSettings
+from session_server.core.works import Work, Works
+from session_server.media import INPUT_RATE, NS_PER_S
+
+MAX_DRAFT_EVENTS = 2_000
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What was begun before the end of turn is decided. `text` None: the words are still awaited."""
+
+    work: Work | None
+    end: int
+    text: str | None = None
+    draft: Response | None = None
+    dropped: bool = False
+    """Its draft failed or went stale: the answer is begun at the end of turn."""
+    began_ns: int = 0
+    version: int = 0
+    settings: SessionSettings | None = None
+
+
+class UserTurns:
+    """Commits user input, and remembers its words."""
+
+    def __init__(
+        self, context: Context, works: Works, responses: Responses, buffer: InputBuffer
+    ) -> None:
+        self._context = context
+        self._works = works
+        self._responses = responses
+        self._buffer = buffer
+        self.ahead: Ahead | None = None
+
+    # -- before the end of turn
+
+    def look_ahead(self, item_id: str, start: int, end: int) -> None:
+        """The user has paused: ask for the words already."""
+        self.ahead = Ahead(self._works.recognise(item_id, start, end), end)
+
+    def forget_ahead(self) -> None:
+        """Speech goes on, or is dropped: nothing of it is remembered."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is None:
+            return
+        if ahead.work is not None:
+            self._works.cancel(ahead.work.id)
+        self._drop_draft(ahead)
+
+    def _drop_draft(self, ahead: Ahead) -> None:
+        draft, ahead.draft = ahead.draft, None
+        if draft is not None:
+            ahead.dropped = True
+            self._context.emit(CancelGeneration(draft.id))
+            self._context.count("drafts", "dropped")
+            ran = (self._context.now - ahead.began_ns) / NS_PER_S
+            self._context.count("draft_wasted_seconds", None, ran)
+
+    def begin_draft(self) -> None:
+        """The words are known and the user is still silent: draft the answer."""
+        ahead, context = self.ahead, self._context
+        if ahead is None or ahead.draft is not None or ahead.dropped or not ahead.text:
+            return
+        draft = self._responses.build(plan(context.settings, ResponseOverrides()), None)
+        draft.phase = Phase.DRAFT
+        ahead.draft = draft
+        ahead.began_ns = context.now
+        ahead.version = context.conversation.version
+        ahead.settings = context.settings
+        context.count("drafts", "started")
+        self._responses.start(draft, ahead.text)
+
+    def hold(self, event: GenerationEvent) -> bool:
+        """Keep what a draft brings; False when the event is not the draft's."""
+        ahead = self.ahead
+        if ahead is None or ahead.draft is None or ahead.draft.id != event.response_id:
+            return False
+        ahead.draft.held.append(event)
+        if isinstance(event, GenerationFailed) or len(ahead.draft.held) > MAX_DRAFT_EVENTS:
+            self._drop_draft(ahead)
+        return True
+
+    def draft_is_stale(self) -> None:
+        """Drop a draft whose prompt is no longer what the answer's would be."""
+        ahead = self.ahead
+        if ahead is None or ahead.draft is None:
+            return
+        changed = ahead.version != self._context.conversation.version
+        if changed or ahead.settings is not self._context.settings:
+            self._drop_draft(ahead)
+
+    # -- the end of turn
+
+    def commit(self, item_id: str, start: int, end: int, respond: bool) -> None:
+        """Make a user item of the input `start..end`; its words may be known, awaited, or to be asked for."""
+        self.draft_is_stale()
+        ahead, self.ahead = self.ahead, None
+        text = None if ahead is None else ahead.text
+        content = InputAudioContent(start, end, text)
+        if ahead is None or (ahead.text is None and ahead.work is None):
+            self._works.recognise(item_id, start, end)
+        self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
+        self._buffer.drop_before(end)
+        self._responses.fix_texts()
+        self._respond(ahead, respond)
+        if text is not None:
+            self._announce_words(item_id, 0, text, end - start)
+
+    def _respond(self, ahead: Ahead | None, respond: bool) -> None:
+        if ahead is not None and ahead.draft is not None:
+            free = self._responses.active is None and not self._responses.draining
+            if respond and free:
+                draft, ahead.draft = ahead.draft, None
+                self._context.count("drafts", "adopted")
+                self._responses.adopt(draft, self._context.now)
+                return
+            self._drop_draft(ahead)
+        if respond:
+            self._responses.create_for_turn(self._context.now)
+
+    def add_item(self, item: Message, committed: bool) -> None:
+        """Put a user item at the end of the conversation and announce it."""
+        before = self._context.conversation.add(item)
+        if committed:
+            self._context.emit(AnnounceCommitted(item.id, before))
+        self._context.emit(AnnounceItemAdded(item, before), AnnounceItemDone(item, before))
+
+    # -- words
+
+    def transcribed(self, work: Work, text: str) -> None:
+        """Recognition has answered about a user item, or about an utterance that is none yet."""
+        ahead = self.ahead
+        if ahead is not None and ahead.work is work:
+            ahead.work, ahead.text = None, text
+            return
+        self._remember(work, text)
+        if work.item_id in self._context.conversation:
+            self._announce_words(work.item_id, work.content_index, text, work.end - work.start)
+        self._responses.transcript_known(work.item_id)
+
+    def recognition_failed(self, work: Work, code: str, message: str) -> None:
+        ahead = self.ahead
+        if ahead is not None and ahead.work is work:
+            ahead.work = None  # asked again when the turn is committed
+            return
+        if work.item_id in self._context.conversation and self._context.settings.transcribe:
+            self._context.emit(
+                AnnounceTranscriptFailed(work.item_id, work.content_index, code, message)
+            )
+        self._responses.transcript_failed(work.item_id, message)
+
+    def _remember(self, work: Work, text: str) -> None:
+        item = self._context.conversation.get(work.item_id)
+        if not isinstance(item, Message):
+            return
+        parts = list(item.content)
+        part = parts[work.content_index]
+        if isinstance(part, InputAudioContent):
+            parts[work.content_index] = replace(part, transcript=text)
+            self._context.conversation.replace(replace(item, content=tuple(parts)))
+
+    def _announce_words(self, item_id: str, index: int, text: str, samples: int) -> None:
+        if not self._context.settings.transcribe:
+            return
+        if text:
+            self._context.emit(AnnounceTranscriptDelta(item_id, index, text))
+        self._context.emit(AnnounceTranscript(item_id, index, text, samples / INPUT_RATE))

@@ -1,0 +1,100 @@
+"""Questions to the engine host that are still open: transcripts, probes of an interruption, turn judgements.
+
+Invariants: every open work item has a deadline; each is answered, failed, cancelled or timed out exactly once; an
+answer to an unknown id is ignored (it raced with its cancellation).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from session_server.core.actions import CancelWork, JudgeTurn, Recognise
+from session_server.core.context import Context
+from session_server.core.deadlines import Timer
+
+
+class WorkKind(enum.Enum):
+    TRANSCRIPT = "transcript"
+    """The words of a user item; the item may not exist yet."""
+    PROBE = "probe"
+    """The words so far of speech over an answer."""
+    JUDGEMENT = "judgement"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`item_id`: the item (or the id reserved for it) that the answer is about. Range: input samples."""
+
+    id: str
+    kind: WorkKind
+    item_id: str
+    content_index: int
+    start: int
+    end: int
+
+
+class Works:
+    """The open work items of one session."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._open: dict[str, Work] = {}
+
+    def recognise(self, item_id: str, start: int, end: int, partial: bool = False) -> Work:
+        """Ask for the words in a range of the input time line."""
+        kind = WorkKind.PROBE if partial else WorkKind.TRANSCRIPT
+        work = self._begin(kind, item_id, 0, start, end, self._context.params.recognition_ms)
+        self._context.emit(Recognise(work.id, start, end, partial))
+        return work
+
+    def recognise_inside(self, item_id: str, content_index: int, end: int) -> Work:
+        """Ask for the words of audio that came inside an item."""
+        limit = self._context.params.recognition_ms
+        work = self._begin(WorkKind.TRANSCRIPT, item_id, content_index, 0, end, limit)
+        self._context.emit(Recognise(work.id, 0, end, False, item_id, content_index))
+        return work
+
+    def judge(self, item_id: str, start: int, end: int) -> Work:
+        """Ask the turn model whether the utterance is complete."""
+        limit = self._context.params.turn_model_ms
+        work = self._begin(WorkKind.JUDGEMENT, item_id, 0, start, end, limit)
+        self._context.emit(JudgeTurn(work.id, start, end))
+        return work
+
+    def _begin(
+        self, kind: WorkKind, item_id: str, index: int, start: int, end: int, limit_ms: int
+    ) -> Work:
+        work = Work(self._context.new_id("work"), kind, item_id, index, start, end)
+        self._open[work.id] = work
+        self._context.timers.set(Timer.WORK, self._context.in_ms(limit_ms), work.id)
+        return work
+
+    def take(self, work_id: str) -> Work | None:
+        """The open work with this id, which is then closed."""
+        self._context.timers.clear(Timer.WORK, work_id)
+        return self._open.pop(work_id, None)
+
+    def cancel(self, work_id: str) -> None:
+        if self.take(work_id) is not None:
+            self._context.emit(CancelWork(work_id))
+
+    def late(self, work_id: str) -> Work | None:
+        """Its deadline has come: nobody wants the answer any more."""
+        work = self.take(work_id)
+        if work is not None:
+            self._context.emit(CancelWork(work_id))
+        return work
+
+    def cancel_of(self, item_id: str) -> None:
+        """Cancel everything about one item."""
+        for work in [work for work in self._open.values() if work.item_id == item_id]:
+            self.cancel(work.id)
+
+    def cancel_all(self) -> None:
+        for work_id in list(self._open):
+            self.cancel(work_id)
+
+    def pending_transcripts(self) -> set[str]:
+        """Ids of the items whose transcripts are awaited."""
+        return {w.item_id for w in self._open.values() if w.kind is WorkKind.TRANSCRIPT}
