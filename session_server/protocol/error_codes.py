@@ -153,6 +153,11 @@ def session_expired(minutes: int) -> ClientFault:
     return ClientFault("session_expired", message)
 
 
+def server_error(message: str, *, event_id: str | None = None) -> ClientFault:
+    """A fault of ours that a client has to hear of."""
+    return ClientFault("server_error", message, event_id=event_id, type="server_error")
+
+
 # -- over HTTP
 
 

@@ -1,9 +1,9 @@
 """What the server sends: one struct per event, encoded by `frames.encode`.
 
 Field names and order are the wire's. Every event has an `event_id`, unique in its session. A field with a
-default of None is null on the wire where nothing is given, except those of `Part`: they are absent, as
-one client insists. Items are `protocol.items`; a session is what `session_config.to_wire` gives. Audio deltas
-have their own fast way, `frames.AudioDeltas`.
+default of None is null on the wire where nothing is given. Items are `protocol.items`; a session is what
+`session_config.to_wire` gives; the objects inside responses are those of `response_objects`, under the same
+names here. Audio deltas have their own fast way, `frames.AudioDeltas`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,22 @@ from __future__ import annotations
 import msgspec
 
 from session_server.errors import ClientFault
+from session_server.protocol import response_objects
 from session_server.protocol.items import Item
 from session_server.protocol.values import JsonObject
+
+CachedTokens = response_objects.CachedTokens
+InputTokens = response_objects.InputTokens
+OutputTokens = response_objects.OutputTokens
+Part = response_objects.Part
+Response = response_objects.Response
+ResponseAudio = response_objects.ResponseAudio
+ResponseAudioOutput = response_objects.ResponseAudioOutput
+ResponseError = response_objects.ResponseError
+StatusDetails = response_objects.StatusDetails
+Usage = response_objects.Usage
+part_of = response_objects.part_of
+usage_of = response_objects.usage_of
 
 
 class ServerEvent(msgspec.Struct, frozen=True, tag_field="type"):
@@ -204,97 +218,6 @@ class OutputCleared(ServerEvent, frozen=True, tag="output_audio_buffer.cleared")
 # -- responses
 
 
-class ResponseError(msgspec.Struct, frozen=True, gc=False):
-    type: str
-    code: str
-    message: str
-
-
-class StatusDetails(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`type` is the response's status; `reason`: turn_detected, client_cancelled, max_output_tokens,
-    content_filter; `error` where it failed."""
-
-    type: str
-    reason: str | None = None
-    error: ResponseError | None = None
-
-
-class CachedTokens(msgspec.Struct, frozen=True, gc=False):
-    text_tokens: int = 0
-    audio_tokens: int = 0
-    image_tokens: int = 0
-
-
-class InputTokens(msgspec.Struct, frozen=True, gc=False):
-    text_tokens: int = 0
-    audio_tokens: int = 0
-    image_tokens: int = 0
-    cached_tokens: int = 0
-    cached_tokens_details: CachedTokens = CachedTokens()
-
-
-class OutputTokens(msgspec.Struct, frozen=True, gc=False):
-    text_tokens: int = 0
-    audio_tokens: int = 0
-
-
-class Usage(msgspec.Struct, frozen=True, gc=False):
-    total_tokens: int
-    input_tokens: int
-    output_tokens: int
-    input_token_details: InputTokens
-    output_token_details: OutputTokens
-
-
-def usage_of(
-    *,
-    input_text: int = 0,
-    input_audio: int = 0,
-    input_image: int = 0,
-    input_cached: int = 0,
-    output_text: int = 0,
-    output_audio: int = 0,
-) -> Usage:
-    """Token counts of a response. Cached tokens are a share of the input's text tokens."""
-    read = input_text + input_audio + input_image
-    written = output_text + output_audio
-    cached = CachedTokens(text_tokens=input_cached)
-    return Usage(
-        read + written,
-        read,
-        written,
-        InputTokens(input_text, input_audio, input_image, input_cached, cached),
-        OutputTokens(output_text, output_audio),
-    )
-
-
-class ResponseAudioOutput(msgspec.Struct, frozen=True):
-    """`format` as the session shows it (`AudioFormat.to_wire`)."""
-
-    format: JsonObject
-    voice: str
-
-
-class ResponseAudio(msgspec.Struct, frozen=True):
-    output: ResponseAudioOutput
-
-
-class Response(msgspec.Struct, frozen=True):
-    """`conversation_id` is null out of band. `max_output_tokens`: a number or "inf"."""
-
-    id: str
-    status: str
-    output_modalities: tuple[str, ...]
-    max_output_tokens: int | str
-    audio: ResponseAudio
-    conversation_id: str | None = None
-    status_details: StatusDetails | None = None
-    output: tuple[Item, ...] = ()
-    usage: Usage | None = None
-    metadata: dict[str, str] | None = None
-    object: str = "realtime.response"
-
-
 class ResponseCreated(ServerEvent, frozen=True, tag="response.created"):
     response: Response
 
@@ -313,19 +236,6 @@ class OutputItemDone(ServerEvent, frozen=True, tag="response.output_item.done"):
     response_id: str
     output_index: int
     item: Item
-
-
-class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`type` is audio (then `transcript`) or text (then `text`)."""
-
-    type: str
-    text: str | None = None
-    transcript: str | None = None
-
-
-def part_of(*, spoken: bool, text: str) -> Part:
-    """A content part as `response.content_part.*` shows it."""
-    return Part("audio", transcript=text) if spoken else Part("text", text=text)
 
 
 class PartEvent(ServerEvent, frozen=True):

@@ -29,6 +29,11 @@ def test_a_full_server_is_no_fault_of_the_client():
     assert (fault.type, fault.code) == ("server_error", "inference_rate_limit_exceeded")
 
 
+def test_a_fault_of_ours_says_so():
+    fault = error_codes.server_error("The engine broke.", event_id="e")
+    assert (fault.type, fault.code, fault.event_id) == ("server_error", "server_error", "e")
+
+
 def test_quotes_are_clipped():
     assert error_codes.quoted("x") == "'x'"
     assert len(error_codes.quoted("x" * 1000)) < 120

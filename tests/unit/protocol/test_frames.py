@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from session_server.protocol import response_objects as ro
 from session_server.protocol import server_events as se
 from session_server.protocol.frames import MAX_DELTA_PCM, MAX_FRAME, AudioDeltas, encode
 from session_server.protocol.items import InputAudio, InputImage, InputText, Message, OutputText
@@ -68,8 +69,8 @@ def test_a_response_keeps_its_audio_settings_when_its_items_are_cut():
     long = tuple(
         Message(f"i{n}", "assistant", "completed", (OutputText("\n" * 90_000),)) for n in range(4)
     )
-    audio = se.ResponseAudio(se.ResponseAudioOutput({"type": "audio/pcm", "rate": 24000}, "marin"))
-    response = se.Response("r", "completed", ("text",), "inf", audio, output=long)
+    audio = ro.ResponseAudio(ro.ResponseAudioOutput({"type": "audio/pcm", "rate": 24000}, "marin"))
+    response = ro.Response("r", "completed", ("text",), "inf", audio, output=long)
     frame = encode(se.ResponseDone("e", response))
     assert len(frame) <= MAX_FRAME
     shown = json.loads(frame)["response"]

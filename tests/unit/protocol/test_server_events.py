@@ -13,6 +13,7 @@ from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 from pydantic import TypeAdapter
 
 from session_server.protocol import error_codes
+from session_server.protocol import response_objects as ro
 from session_server.protocol import server_events as se
 from session_server.protocol.frames import AudioDeltas, encode
 from session_server.protocol.items import (
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.unit
 
 STRICT: TypeAdapter = TypeAdapter(RealtimeServerEvent)
 LEDGER = Path(__file__).parents[4] / "shared" / "clients" / "ledger.py"
-AUDIO = se.ResponseAudio(se.ResponseAudioOutput(AudioFormat.PCM.to_wire(), "marin"))
+AUDIO = ro.ResponseAudio(ro.ResponseAudioOutput(AudioFormat.PCM.to_wire(), "marin"))
 USER = Message(
     "i1",
     "user",
@@ -56,23 +57,23 @@ ITEMS: list[Item] = [
     FunctionCallOutput("i7", "call_1", "sunny", "completed"),
 ]
 RESPONSES = [
-    se.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1", metadata={"k": "v"}),
-    se.Response("r", "in_progress", ("text",), 4096, AUDIO),
+    ro.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1", metadata={"k": "v"}),
+    ro.Response("r", "in_progress", ("text",), 4096, AUDIO),
 ]
 ENDINGS = [
-    se.StatusDetails("completed"),
-    se.StatusDetails("cancelled", "turn_detected"),
-    se.StatusDetails("cancelled", "client_cancelled"),
-    se.StatusDetails("incomplete", "max_output_tokens"),
-    se.StatusDetails("incomplete", "content_filter"),
-    se.StatusDetails("failed", error=se.ResponseError("server_error", "server_error", "broke")),
+    ro.StatusDetails("completed"),
+    ro.StatusDetails("cancelled", "turn_detected"),
+    ro.StatusDetails("cancelled", "client_cancelled"),
+    ro.StatusDetails("incomplete", "max_output_tokens"),
+    ro.StatusDetails("incomplete", "content_filter"),
+    ro.StatusDetails("failed", error=ro.ResponseError("server_error", "server_error", "broke")),
 ]
 PART = ("e", "r", "i", 0, 0)
 
 
-def ended(details: se.StatusDetails) -> se.ResponseDone:
-    usage = se.usage_of(input_text=5, input_audio=3, input_cached=2, output_text=1, output_audio=9)
-    response = se.Response(
+def ended(details: ro.StatusDetails) -> se.ResponseDone:
+    usage = ro.usage_of(input_text=5, input_audio=3, input_cached=2, output_text=1, output_audio=9)
+    response = ro.Response(
         "r", details.type, ("audio",), "inf", AUDIO, "conv_1", details, (SPOKEN,), usage
     )
     return se.ResponseDone("e", response)
@@ -106,8 +107,8 @@ EVENTS = [
     *[ended(details) for details in ENDINGS],
     *[se.OutputItemAdded("e", "r", 0, item) for item in ITEMS],
     *[se.OutputItemDone("e", "r", 0, item) for item in ITEMS],
-    se.PartAdded(*PART, part=se.part_of(spoken=True, text="")),
-    se.PartDone(*PART, part=se.part_of(spoken=False, text="a")),
+    se.PartAdded(*PART, part=ro.part_of(spoken=True, text="")),
+    se.PartDone(*PART, part=ro.part_of(spoken=False, text="a")),
     se.TextDelta(*PART, delta="d"),
     se.TextDone(*PART, text="d"),
     se.TranscriptDelta(*PART, delta="d"),
@@ -210,9 +211,9 @@ def test_our_own_events_have_their_type_and_id(event):
 
 def test_a_part_has_no_nulls():
     """openai-agents-js refuses null where it expects a string or nothing."""
-    spoken = json.loads(encode(se.PartAdded(*PART, part=se.part_of(spoken=True, text=""))))
+    spoken = json.loads(encode(se.PartAdded(*PART, part=ro.part_of(spoken=True, text=""))))
     assert spoken["part"] == {"type": "audio", "transcript": ""}
-    text = json.loads(encode(se.PartDone(*PART, part=se.part_of(spoken=False, text="a"))))
+    text = json.loads(encode(se.PartDone(*PART, part=ro.part_of(spoken=False, text="a"))))
     assert text["part"] == {"type": "text", "text": "a"}
 
 
@@ -233,7 +234,7 @@ def test_a_fault_becomes_an_error_event_with_all_keys():
 
 
 def test_usage_adds_up():
-    usage = se.usage_of(input_text=5, input_audio=3, input_cached=2, output_text=1, output_audio=9)
+    usage = ro.usage_of(input_text=5, input_audio=3, input_cached=2, output_text=1, output_audio=9)
     assert json.loads(msgspec.json.encode(usage)) == {
         "total_tokens": 18,
         "input_tokens": 8,
@@ -273,9 +274,9 @@ def spoken_turn(config: SessionConfig) -> list[bytes]:
     user = Message("u", "user", "completed", (InputAudio(None),))
     opened = Message("a", "assistant", "in_progress", ())
     closed = Message("a", "assistant", "completed", (OutputAudio("Hello"),))
-    begun = se.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1")
-    done = se.Response(
-        "r", "completed", ("audio",), "inf", AUDIO, "conv_1", output=(closed,), usage=se.usage_of()
+    begun = ro.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1")
+    done = ro.Response(
+        "r", "completed", ("audio",), "inf", AUDIO, "conv_1", output=(closed,), usage=ro.usage_of()
     )
     events = [
         se.SessionCreated("e", wire),
@@ -288,13 +289,13 @@ def spoken_turn(config: SessionConfig) -> list[bytes]:
         se.RateLimitsUpdated("e"),
         se.OutputItemAdded("e", "r", 0, opened),
         se.ItemAdded("e", opened, "u"),
-        se.PartAdded(*part, part=se.part_of(spoken=True, text="")),
+        se.PartAdded(*part, part=ro.part_of(spoken=True, text="")),
         se.TranscriptDelta(*part, delta="Hel"),
         se.TranscriptDelta(*part, delta="lo"),
         se.AudioDelta(*part, delta=bytes(960)),
         se.AudioDone(*part),
         se.TranscriptDone(*part, transcript="Hello"),
-        se.PartDone(*part, part=se.part_of(spoken=True, text="Hello")),
+        se.PartDone(*part, part=ro.part_of(spoken=True, text="Hello")),
         se.OutputItemDone("e", "r", 0, closed),
         se.ItemDone("e", closed, "u"),
         se.TranscriptionCompleted("e", "u", 0, "hi", se.DurationUsage(0.9)),
