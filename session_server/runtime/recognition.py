@@ -44,10 +44,13 @@ class RecognitionLane:
 
     def recognise(self, request: Recognise, now: int) -> None:
         job = UtteranceJob(request.pcm, request.partial)
-        self._supersede_partials(request.session)
+        older = list(self._works.get(request.session, {}).values())
         self._add(
             Stage.ASR, request.session, request.work_id, job, request.partial, request.due_ns, now
         )
+        for work in older:
+            if work.partial and not self._stages.runners[work.stage].is_started(work.key):
+                self._fail(work, "superseded", "a newer recognition took its place")
 
     def judge(self, request: JudgeTurn, now: int) -> None:
         job = UtteranceJob(request.pcm)
@@ -103,11 +106,6 @@ class RecognitionLane:
         runner.submit(work.key, job, self)
         runner.ready(WorkItem(work.key, kind, now, due_ns, due_ns - step_ns))
 
-    def _supersede_partials(self, session: str) -> None:
-        for work in list(self._works.get(session, {}).values()):
-            if work.partial and not self._stages.runners[work.stage].is_started(work.key):
-                self._fail(work, "superseded", "a newer recognition took its place")
-
     # -- results
 
     def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
@@ -146,7 +144,8 @@ class RecognitionLane:
         self._deliver(answer)
 
     def _fail(self, work: _Work, code: str, message: str) -> None:
-        self._take(work.key.session, work.key.work)
+        if self._take(work.key.session, work.key.work) is None:
+            return
         self._stages.runners[work.stage].release(work.key)
         self._answer_failed(work, code, message)
 

@@ -316,6 +316,8 @@ class ResponsePipeline:
             self._stop()
 
     def _stop(self) -> None:
+        if self.ended:  # whoever got the last message has cancelled us meanwhile
+            return
         self.ended = True
         self._stages.runners[Stage.THINKER].release(self._key)
         if self.speech is not None:

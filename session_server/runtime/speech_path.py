@@ -4,7 +4,8 @@ Owns the clauses that wait, the credits of the edges, and the absolute positions
 rendered in order; clause n+1 may be spoken by the talker, and coded, while clause n is still being vocoded, as far as
 the edges have room. Positions are samples of the response's stream; text positions are characters.
 
-Invariants: credits never exceed their edges; chunks are consecutive; a clause's chunks add up to exactly the samples
+Invariants: credits never exceed their edges; a message is the last thing that a step does, because whoever
+gets it may cancel the response at once; chunks are consecutive; a clause's chunks add up to exactly the samples
 that its talker announced.
 """
 
@@ -216,22 +217,21 @@ class SpeechPath:
         self._talking = None
         self.tokens.give(part.tokens)
         part.speech = speech
-        self._announce(part, speech)
+        start, self._spoken_samples = self._spoken_samples, self._spoken_samples + speech.samples
+        self._spoken_chars += len(part.clause.text)
         if not result.finished:  # a clause is one result
             self._runner(Stage.TALKER).release(part.key)
-        if not speech.units:
+        if speech.units:
+            self._rendering.append(part)
+            job = SpeechJob(self._voice, seed=part.key.part)
+            self._runner(Stage.CODEC).submit(part.key, job, self._owner)
+            self._runner(Stage.CODEC).feed(part.key, speech.frames, last=True)
+            self._runner(Stage.VOCODER).submit(part.key, job, self._owner)
+        else:
             self.clauses.give()
-            return
-        self._rendering.append(part)
-        job = SpeechJob(self._voice, seed=part.key.part)
-        self._runner(Stage.CODEC).submit(part.key, job, self._owner)
-        self._runner(Stage.CODEC).feed(part.key, speech.frames, last=True)
-        self._runner(Stage.VOCODER).submit(part.key, job, self._owner)
+        self._announce(part.clause, speech, start)
 
-    def _announce(self, part: _Part, speech: Speech) -> None:
-        clause, start = part.clause, self._spoken_samples
-        self._spoken_samples += speech.samples
-        self._spoken_chars += len(clause.text)
+    def _announce(self, clause: ClauseText, speech: Speech, start: int) -> None:
         words = tuple(
             Word(
                 word.char_start + clause.char_start,
@@ -248,7 +248,7 @@ class SpeechPath:
                 clause.char_start,
                 clause.char_end,
                 start,
-                self._spoken_samples,
+                start + speech.samples,
                 words,
                 speech.estimated,
             )
@@ -280,7 +280,7 @@ class SpeechPath:
         if isinstance(result.output, Pcm) and result.output.pcm:
             part.delivered += len(result.output.pcm) // 2
             self._deliver(result.output.pcm, now)
-        if result.finished:
+        if result.finished and not self._ended:
             self._finish_part(part)
 
     def _consume(self, part: _Part, units: int) -> None:

@@ -84,7 +84,7 @@ class Worker(Protocol):
     """Carries out orders for one engine."""
 
     def load(self) -> None:
-        """Make the engine (anew) and load it; answered by Loaded or LoadFailed."""
+        """Make the engine, or close the one there is, and load it; answered by Loaded or LoadFailed."""
         ...
 
     def submit(self, plan: Plan) -> None: ...
@@ -143,13 +143,16 @@ class ThreadWorker:
         self._close()
 
     def _load(self) -> Report:
-        self._close()
         try:
-            engine = self._create()
-            self._engine = engine
+            engine = self._engine
+            if engine is None:
+                engine = self._engine = self._create()
+            else:
+                engine.close()
             engine.load()
             return Loaded(engine.capabilities)
         except Exception as error:
+            self._close()  # the next attempt begins with a new one
             return LoadFailed(error)
 
     def _execute(self, plan: Plan) -> Outcome:

@@ -68,7 +68,8 @@ class TurnGate:
             self._timer = None
         order = sorted(self._waiting.items(), key=lambda entry: (entry[0].epoch is None, entry[1]))
         for response, since in order:
-            self._judge(response, now - since, now)
+            if response in self._waiting:  # a refusal just told may have closed others
+                self._judge(response, now - since, now)
         turns = [since for response, since in self._waiting.items() if response.epoch is not None]
         if turns:
             delay = max(0, min(turns) + self._rule.wait_ns - now) / NS_PER_S

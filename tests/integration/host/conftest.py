@@ -1,0 +1,255 @@
+"""A host over simulated engines, on a clock that the test moves.
+
+The clock stands still unless `play` is set: then every delivered chunk is played at once, so that the lead cap never
+holds a response back. Engines run on their real threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from engines.base import Stage, SteppedEngine
+from engines.graph import Graph, StageSpec
+from engines.model_store import ModelStore
+from session_server.clock import MonotonicClock, VirtualClock
+from session_server.media import samples_to_ns
+from session_server.runtime.host import EngineHost, MakeEngine, registered_engine
+from session_server.runtime.host_metrics import FirstChunk, NoMetrics
+from session_server.runtime.messages import (
+    Chunk,
+    CloseSession,
+    Failed,
+    Finished,
+    Generate,
+    OpenSession,
+    PromptMessage,
+    TextChunk,
+    ToHost,
+    ToolSpec,
+    ToSession,
+)
+from session_server.scheduler.params import SchedulerParams
+
+_BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
+STAGES = ("asr", "turn", "thinker", "talker", "codec", "vocoder")
+
+
+class Counted(NoMetrics):
+    """Keeps what the host reports."""
+
+    def __init__(self) -> None:
+        self.stales: list[str] = []
+        self.failures: list[tuple[str, str]] = []
+        self.runaways: list[str] = []
+        self.first_chunks: list[FirstChunk] = []
+        self.wastes: list[tuple[str, float, int]] = []
+        self.batches: list[tuple[str, int]] = []
+
+    def stale(self, boundary: str) -> None:
+        self.stales.append(boundary)
+
+    def engine_failed(self, stage: str, kind: str) -> None:
+        self.failures.append((stage, kind))
+
+    def runaway(self, kind: str) -> None:
+        self.runaways.append(kind)
+
+    def first_chunk(self, times: FirstChunk) -> None:
+        self.first_chunks.append(times)
+
+    def wasted(self, where: str, audio_s: float, tokens: int) -> None:
+        self.wastes.append((where, audio_s, tokens))
+
+    def stage_step(self, stage: str, seconds: float, batch: int) -> None:
+        self.batches.append((stage, batch))
+
+
+def graph(
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    step_limit_s: float = 5.0,
+    capacity: Mapping[str, int] | None = None,
+    without: tuple[str, ...] = (),
+) -> Graph:
+    room = {"token": 256, "clause": 2, "chunk": 2, **(capacity or {})}
+    stages = {
+        name: {
+            "engine": f"sim.{name}",
+            "max_batch": 8,
+            "step_limit_s": step_limit_s,
+            "options": {**_BRIEF.get(name, {}), "max_batch": 8, **(options or {}).get(name, {})},
+        }
+        for name in STAGES
+        if name not in without
+    }
+    edges = [
+        {"from": "thinker", "to": "talker", "unit": "token", "capacity": room["token"]},
+        {"from": "talker", "to": "codec", "unit": "clause", "capacity": room["clause"]},
+        {"from": "codec", "to": "vocoder", "unit": "chunk", "capacity": room["chunk"]},
+    ]
+    return Graph.from_mapping({"stages": stages, "edges": edges})
+
+
+class Bench:
+    """A started host and everything that it delivered."""
+
+    def __init__(
+        self, spec: Graph, params: SchedulerParams, make: MakeEngine, real_time: bool
+    ) -> None:
+        self.clock = VirtualClock(1_000_000_000)
+        clock = MonotonicClock() if real_time else self.clock
+        self.metrics = Counted()
+        self.got: list[ToSession] = []
+        self.play = True
+        self.hook: Callable[[ToSession], None] = lambda message: None
+        self._news = asyncio.Event()
+        self.host = EngineHost(
+            spec,
+            ModelStore(Path("unused")),
+            params,
+            clock,
+            self._deliver,
+            self.metrics,
+            make,
+        )
+
+    def _deliver(self, message: ToSession) -> None:
+        self.got.append(message)
+        if self.play and isinstance(message, Chunk):
+            self.clock.advance(samples_to_ns(len(message.pcm) // 2, message.rate))
+        self.hook(message)
+        self._news.set()
+
+    def post(self, *messages: ToHost) -> None:
+        for message in messages:
+            self.host.post(message)
+
+    def ask(
+        self,
+        response: str,
+        text: str = "Tell me about the sea and the birds above it",
+        *,
+        session: str = "s",
+        epoch: int | None = 1,
+        lane: str = "default",
+        spoken: bool = True,
+        tools: tuple[ToolSpec, ...] = (),
+        tool_choice: str = "auto",
+    ) -> None:
+        self.post(
+            OpenSession(session),
+            Generate(
+                session,
+                response,
+                lane,
+                epoch,
+                "Be brief.",
+                (PromptMessage("user", text),),
+                tools,
+                tool_choice,
+                None,
+                spoken,
+                "heart",
+                1.0,
+                None,
+                self.clock.now(),
+            ),
+        )
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something delivered makes it true."""
+        while not condition():
+            self._news.clear()
+            await self._news.wait()
+
+    async def ended(self, *responses: str) -> None:
+        await self.until(lambda: all(self.end(name) is not None for name in responses))
+
+    async def settle(self) -> None:
+        """Wait until no stage has anything to do at this instant of the clock."""
+        quiet = 0
+        while quiet < 5:
+            before = len(self.got)
+            await asyncio.sleep(0.002)
+            idle = set(self.host.stage_states.values()) == {"idle"}
+            quiet = quiet + 1 if idle and len(self.got) == before else 0
+
+    async def until_state(self, stage: str, state: str) -> None:
+        while self.host.stage_states[stage] != state:  # noqa: ASYNC110 - the host tells nobody
+            await asyncio.sleep(0.002)
+
+    async def until_ready(self) -> None:
+        while not self.host.ready:  # noqa: ASYNC110 - the host tells nobody
+            await asyncio.sleep(0.002)
+
+    def of(self, response: str) -> list[ToSession]:
+        return [m for m in self.got if getattr(m, "response", None) == response]
+
+    def end(self, response: str) -> Finished | Failed | None:
+        ends = [m for m in self.of(response) if isinstance(m, Finished | Failed)]
+        assert len(ends) <= 1, f"{len(ends)} terminals"
+        return ends[0] if ends else None
+
+    def chunks(self, response: str) -> list[Chunk]:
+        return [m for m in self.of(response) if isinstance(m, Chunk)]
+
+    def pcm(self, response: str) -> bytes:
+        return b"".join(chunk.pcm for chunk in self.chunks(response))
+
+    def text(self, response: str) -> str:
+        return "".join(m.text for m in self.of(response) if isinstance(m, TextChunk))
+
+    async def close(self, *sessions: str) -> None:
+        """Close the sessions; then nothing may be left anywhere."""
+        self.post(*(CloseSession(name) for name in sessions))
+        await self.settle()
+        self.host.check_integrity()
+
+
+OpenBench = Callable[..., "asyncio.Future[Bench]"]
+
+
+@pytest_asyncio.fixture
+async def open_bench() -> AsyncIterator[Callable[..., object]]:
+    """Opens benches and stops their hosts afterwards."""
+    benches: list[Bench] = []
+
+    async def open_one(
+        options: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        params: SchedulerParams | None = None,
+        make: MakeEngine = registered_engine,
+        real_time: bool = False,
+        **graph_options: object,
+    ) -> Bench:
+        bench = Bench(
+            graph(options, **graph_options),  # type: ignore[arg-type]
+            params or SchedulerParams(),
+            make,
+            real_time,
+        )
+        benches.append(bench)
+        await bench.host.start()
+        return bench
+
+    yield open_one
+    for bench in benches:
+        await bench.host.stop()
+
+
+@pytest.fixture
+def replace_engine() -> Callable[[Stage, Callable[[], SteppedEngine]], MakeEngine]:
+    """A MakeEngine that puts one engine of the test's own into the graph."""
+
+    def build(stage: Stage, create: Callable[[], SteppedEngine]) -> MakeEngine:
+        def make(spec: StageSpec, store: ModelStore) -> Callable[[], SteppedEngine]:
+            return create if spec.stage is stage else registered_engine(spec, store)
+
+        return make
+
+    return build

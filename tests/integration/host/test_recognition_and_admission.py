@@ -1,0 +1,185 @@
+"""Recognition and judgement as scheduled work; who is let in."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from engines.base import Stage
+from engines.sim.asr import SimAsr
+from session_server.media import NS_PER_S
+from session_server.runtime.messages import (
+    CancelWork,
+    CloseSession,
+    Failed,
+    JudgeTurn,
+    OpenSession,
+    Recognise,
+    RecognitionDone,
+    SessionOpened,
+    SessionRefused,
+    TurnJudged,
+    WorkFailed,
+)
+from session_server.scheduler.params import SchedulerParams
+
+pytestmark = pytest.mark.integration
+
+PCM = bytes(32_000)
+
+
+def recognise(work, *, session="s", partial=False, due=10 * NS_PER_S):
+    return Recognise(session, work, PCM, partial, due)
+
+
+def answers(bench):
+    return {
+        m.work_id: m.code if isinstance(m, WorkFailed) else type(m)
+        for m in bench.got
+        if isinstance(m, RecognitionDone | TurnJudged | WorkFailed)
+    }
+
+
+@pytest.fixture
+def gated_asr(replace_engine):
+    """An ASR engine whose steps wait for `gate`; `order` is what it worked on."""
+    gate = threading.Event()
+    order: list[str] = []
+
+    class Gated(SimAsr):
+        def step(self, batch):
+            gate.wait(10)
+            order.extend(request.key.work for request in batch)
+            return super().step(batch)
+
+    from engines.sim.asr import create
+
+    def make():
+        plain = create({"max_batch": 1}, None)
+        return Gated(plain._options)
+
+    return replace_engine(Stage.ASR, make), gate, order
+
+
+@pytest.mark.asyncio
+async def test_recognition_and_judgement_are_answered(open_bench):
+    bench = await open_bench()
+    bench.post(OpenSession("s"), recognise("w1"), JudgeTurn("s", "w2", PCM, 10 * NS_PER_S))
+    await bench.until(lambda: len(answers(bench)) == 2)
+    assert answers(bench) == {"w1": RecognitionDone, "w2": TurnJudged}
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_finals_pass_partials_and_newer_partials_replace_older(open_bench, gated_asr):
+    make, gate, order = gated_asr
+    bench = await open_bench(make=make)
+    bench.post(OpenSession("a"), OpenSession("b"), recognise("busy", session="a"))
+    await bench.until_state("asr", "busy")
+    bench.post(
+        recognise("p1", session="a", partial=True),
+        recognise("p2", session="a", partial=True),
+        recognise("f", session="b"),
+    )
+    gate.set()
+    await bench.until(lambda: len(answers(bench)) == 4)
+    assert answers(bench)["p1"] == "superseded"
+    assert order == ["busy", "f", "p2"]
+    await bench.close("a", "b")
+
+
+@pytest.mark.asyncio
+async def test_a_partial_that_is_too_late_is_dropped(open_bench, gated_asr):
+    make, gate, order = gated_asr
+    bench = await open_bench(make=make)
+    bench.post(OpenSession("a"), OpenSession("b"), recognise("busy", session="a"))
+    await bench.until_state("asr", "busy")
+    due = bench.clock.now() + NS_PER_S // 10
+    bench.post(recognise("p", session="b", partial=True, due=due))
+    bench.clock.advance(NS_PER_S)
+    gate.set()
+    await bench.until(lambda: len(answers(bench)) == 2)
+    assert answers(bench)["p"] == "late"
+    assert order == ["busy"]
+    await bench.close("a", "b")
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_recognition_is_never_answered(open_bench, gated_asr):
+    make, gate, _ = gated_asr
+    bench = await open_bench(make=make)
+    bench.post(OpenSession("s"), recognise("w1"))
+    await bench.until_state("asr", "busy")
+    bench.post(recognise("w2"), CancelWork("s", "w1"), CancelWork("s", "w1"), CloseSession("s"))
+    gate.set()
+    await bench.settle()
+    assert not answers(bench)
+    assert "asr" in bench.metrics.stales
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_a_flood_of_recognitions_is_bounded(open_bench, gated_asr):
+    make, gate, _ = gated_asr
+    bench = await open_bench(make=make)
+    bench.post(OpenSession("s"), *(recognise(f"w{i}") for i in range(12)))
+    assert [name for name, what in answers(bench).items() if what == "overloaded"] == [
+        "w8",
+        "w9",
+        "w10",
+        "w11",
+    ]
+    gate.set()
+    await bench.until(lambda: len(answers(bench)) == 12)
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_a_hundred_knocks_at_a_limit_of_eight_let_eight_in(open_bench):
+    bench = await open_bench(params=SchedulerParams(max_sessions=8))
+    names = [f"s{i}" for i in range(100)]
+    bench.post(*(OpenSession(name) for name in names))
+    assert sum(isinstance(m, SessionOpened) for m in bench.got) == 8
+    refused = [m for m in bench.got if isinstance(m, SessionRefused)]
+    assert len(refused) == 92
+    assert all("8 sessions" in m.reason for m in refused)
+    bench.post(CloseSession("s0"), OpenSession("s50"))
+    assert isinstance(bench.got[-1], SessionOpened)
+    await bench.close(*names)
+
+
+@pytest.mark.asyncio
+async def test_a_turn_that_would_overload_a_stage_waits_then_is_refused(open_bench):
+    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
+    bench = await open_bench(
+        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
+    )
+    bench.ask("first", "Tell me a long story", session="a")
+    await bench.until(lambda: bool(bench.chunks("first")))
+    bench.ask("second", session="b")
+    assert bench.end("second") is None
+    await bench.ended("second")
+    end = bench.end("second")
+    assert isinstance(end, Failed)
+    assert end.code == "inference_rate_limit_exceeded"
+    assert "busy" in end.message
+    assert not bench.pcm("second")
+    await bench.close("a", "b")
+
+
+@pytest.mark.asyncio
+async def test_a_waiting_turn_is_let_in_when_another_ends(open_bench):
+    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=60.0)
+    bench = await open_bench(
+        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
+    )
+    bench.ask("first", "Tell me a long story", session="a")
+    await bench.until(lambda: bool(bench.chunks("first")))
+    bench.ask("second", session="b")
+    first = len(bench.chunks("first"))
+    await bench.until(lambda: len(bench.chunks("first")) > first + 1)
+    assert not bench.of("second")
+    bench.post(CloseSession("a"))
+    await bench.until(lambda: bool(bench.chunks("second")))
+    await bench.close("b")
