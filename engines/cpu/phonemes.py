@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -61,17 +62,20 @@ def shared_pronouncer() -> Pronouncer:
 
 
 class Pronouncer:
-    """Texts to phoneme sentences. Not thread safe: one stage's thread uses it."""
+    """Texts to phoneme sentences. Engines share it, each on its own thread, so it has a lock."""
 
     def __init__(self) -> None:
         from hibari.g2p import G2P
 
+        self._lock = threading.Lock()
         self._g2p: Any = G2P()
         self._ids: dict[str, int] = json.loads(hibari_file("vocab.json").read_text("utf-8"))
 
     def __call__(self, text: str) -> list[PhonemeSentence]:
         """The sentences of `text` that have a sound."""
-        return [s for words in sentences(spoken_words(text)) for s in self._sentence(words)]
+        spoken = sentences(spoken_words(text))
+        with self._lock:
+            return [s for words in spoken for s in self._sentence(words)]
 
     def _sentence(self, words: list[SpokenWord]) -> Iterator[PhonemeSentence]:
         try:
