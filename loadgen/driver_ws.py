@@ -163,14 +163,16 @@ class WsDriver:
                 self._progress(self._ended_turns)
 
     async def _read(self, socket: ClientConnection, user: VirtualUser) -> None:
-        async for frame in socket:
-            try:
-                event = decode(frame)
-            except msgspec.MsgspecError:
-                user.record.errors["unreadable_event"] += 1
-                continue
-            with contextlib.suppress(ConnectionClosed):
-                await self._send(socket, user.receive(event, self._clock.now()))
+        """Until the connection is gone."""
+        with contextlib.suppress(ConnectionClosed):
+            async for frame in socket:
+                now = self._clock.now()
+                try:
+                    event = decode(frame)
+                except msgspec.MsgspecError:
+                    user.record.errors["unreadable_event"] += 1
+                    continue
+                await self._send(socket, user.receive(event, now))
 
     async def _send(self, socket: ClientConnection, messages: list[str]) -> None:
         for message in messages:
