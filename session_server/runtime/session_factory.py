@@ -5,7 +5,7 @@ Owns the one VAD model that all sessions share, and the effective session that e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -14,7 +14,7 @@ from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.audio.vad_silero import SileroModel, SileroVad
 from session_server.audio.vad_webrtc import WebRtcVad
-from session_server.clock import Clock, unix_seconds
+from session_server.clock import Clock
 from session_server.config import Config
 from session_server.errors import ConfigError
 from session_server.ids import NewId, random_id
@@ -22,7 +22,6 @@ from session_server.observability.metrics import Metrics
 from session_server.protocol import session_config as wire
 from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import parse_extensions
-from session_server.protocol.values import JsonObject
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.messages import ToHost
 from session_server.runtime.session_task import SessionServices, SessionTask
@@ -32,7 +31,7 @@ SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
 
 
 class SessionFactory:
-    """A `MakeEndpoint`, and the source of effective sessions for ephemeral keys."""
+    """A `MakeEndpoint`."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class SessionFactory:
         )
 
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
-        session, model = self._first(context.session)
+        session, model = parse_first_session(context.session, self._default)
         if context.extensions:
             extensions = parse_extensions(",".join(context.extensions))
             session = msgspec.structs.replace(session, extensions=extensions)
@@ -66,22 +65,6 @@ class SessionFactory:
             session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)
         model = context.model or model or self._config.server.model
         return SessionTask(outbox, self._services, context.session_id, model, session)
-
-    def effective_session(self, wanted: object) -> Mapping[str, object]:
-        """What a client's `session` object comes to; raises ClientFault as `session.update` does."""
-        session, model = self._first(wanted)
-        session_id = self._services.new_id("sess")
-        life_s = self._config.core.max_session_ms // 1000
-        return wire.to_wire(
-            session,
-            session_id=session_id,
-            model=model or self._config.server.model,
-            expires_at=unix_seconds() + life_s if life_s else None,
-        )
-
-    def _first(self, wanted: object) -> tuple[wire.SessionConfig, str | None]:
-        shaped: JsonObject | None = msgspec.convert(wanted, JsonObject | None)
-        return parse_first_session(shaped, self._default)
 
 
 def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:
