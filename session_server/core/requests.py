@@ -125,7 +125,6 @@ class Requests:
         before = conversation.add(item, after)
         context.emit(AnnounceItemAdded(item, before), AnnounceItemDone(item, before))
         self._hear_item(item)
-        self._trim()
 
     def _hear_item(self, item: Item) -> None:
         """Ask for the words of audio that came inside the item without a transcript."""
@@ -134,14 +133,15 @@ class Requests:
                 if isinstance(part, InputAudioContent) and part.transcript is None:
                     self._works.recognise_inside(item.id, index, part.end_sample)
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
+        """Keep the conversation within its bound; the oldest items leave."""
         for item_id in self._context.trim_conversation():
             self._gone(item_id)
 
     def _gone(self, item_id: str) -> None:
         """An item has left the conversation: nothing waits for it, nothing remembers it."""
         self._works.cancel_of(item_id)
-        self._responses.forget_item(item_id)
+        self._responses.spoken.forget(item_id)
         self._responses.transcript_known(item_id)
 
     def delete_item(self, event: ItemDeleted) -> None:
@@ -153,9 +153,8 @@ class Requests:
         owner = self._responses.active
         if owner is not None and item_id in context.busy_items:
             self._responses.stop([owner], "cancelled", "client_cancelled")
-        if item_id in context.conversation:  # the end of the response may have trimmed it
-            context.conversation.delete(item_id)
-            context.emit(AnnounceItemDeleted(item_id))
+        context.conversation.delete(item_id)
+        context.emit(AnnounceItemDeleted(item_id))
         self._gone(item_id)
 
     def retrieve_item(self, event: ItemRetrieved) -> None:
@@ -171,10 +170,10 @@ class Requests:
         item = self._context.conversation.get(item_id)
         if not isinstance(item, Message) or item.status is not ItemStatus.IN_PROGRESS:
             return item
-        response = self._responses.by_item.get(item_id)
+        response = self._responses.spoken.by_item.get(item_id)
         if response is None:
             return item
-        heard = self._responses.heard_text(response)
+        heard = self._responses.spoken.heard_text(response)
         content = OutputAudioContent(heard) if response.spoken_aloud else TextContent(heard)
         return replace(item, content=(content,))
 

@@ -17,7 +17,6 @@ from session_server.core.actions import (
     AnnounceRateLimits,
     AnnounceResponseCreated,
     AnnounceResponseDone,
-    AnnounceTruncated,
     CancelGeneration,
     PurgeAudio,
     RaiseFence,
@@ -48,6 +47,7 @@ from session_server.core.prompt import prompt_messages, user_message
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
+from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.works import Works
 from session_server.media import OUTPUT_RATE, samples_to_ms
 
@@ -76,9 +76,7 @@ class Responses:
         self.last_id: str | None = None
         self.live: dict[str, Response] = {}
         """Announced and not ended, out-of-band ones too."""
-        self.records: dict[str, Response] = {}
-        """Ended responses of the default conversation that left a message, by response id."""
-        self.by_item: dict[str, Response] = {}
+        self.spoken = SpokenAnswers(context, self.sending)
 
     @property
     def busy(self) -> bool:
@@ -86,10 +84,8 @@ class Responses:
         return self.active is not None or bool(self.sending.playing)
 
     def find(self, response_id: str) -> Response | None:
-        known = self.live.get(response_id) or self.records.get(response_id)
-        if known is None:  # its item was deleted while it plays
-            known = next((r for r in self.sending.playing if r.id == response_id), None)
-        return known
+        """A response that is live, or whose speech may still matter."""
+        return self.live.get(response_id) or self.spoken.find(response_id)
 
     # -- beginning
 
@@ -191,7 +187,7 @@ class Responses:
         heard = {}
         for response in self.live.values():
             if response.output.message_id is not None and not response.plan.out_of_band:
-                heard[response.output.message_id] = self.heard_text(response)
+                heard[response.output.message_id] = self.spoken.heard_text(response)
         return heard
 
     def transcript_known(self, item_id: str) -> None:
@@ -223,7 +219,7 @@ class Responses:
             case TextGenerated():
                 response.spoken.say(event.text)
                 output.say(event.text)
-                self._know_item(response)
+                self.spoken.know(response)
             case ClauseSpoken():
                 response.spoken.time(
                     Clause(
@@ -254,17 +250,12 @@ class Responses:
             self.fail(response, "server_error", "The engine left a gap in the audio.")
             return
         response.output.message()
-        self._know_item(response)
+        self.spoken.know(response)
         ledger.add(event.pcm)
         if samples_to_ms(ledger.unsent, ledger.rate) > params.lead_generated_ms + MAX_AHEAD_MS:
             self.fail(response, "server_error", "The engine ran too far ahead.")
             return
         self.sending.pump(response)
-
-    def _know_item(self, response: Response) -> None:
-        item_id = response.output.message_id
-        if item_id is not None and not response.plan.out_of_band:
-            self.by_item[item_id] = response
 
     def _generation_over(self, response: Response, event: GenerationFinished) -> None:
         if response.phase is not Phase.RUNNING:
@@ -327,11 +318,11 @@ class Responses:
             if not response.ended:
                 self._context.emit(CancelGeneration(response.id))
         for response in victims:
-            self._cut(response, cut)
+            self.spoken.cut(response, cut)
         for response in victims:
-            said = self.heard_text(response)
+            said = self.spoken.heard_text(response)
             if response.ended:
-                self.keep_heard(response)
+                self.spoken.keep_heard(response)
             else:
                 response.output.close(said, ItemStatus.INCOMPLETE)
                 self._end(response, status, reason, error)
@@ -342,55 +333,6 @@ class Responses:
             self._context.emit(RaiseFence(DEFAULT_LANE, self.epoch))
         else:
             self._context.emit(RaiseFence(victim.lane, (victim.epoch or 0) + 1))
-
-    def _cut(self, response: Response, cut: int | None) -> None:
-        """Fix the frontier; with the extension the server announces its own truncation."""
-        ledger = response.ledger
-        self.sending.count_waste("vocoded", ledger.generated - ledger.sent, response)
-        ledger.halt(self._context.now)
-        heard = ledger.played(self._context.now)
-        self.sending.count_waste("sent", ledger.sent - heard, response)
-        part = response.output.part
-        if part is None or not response.spoken_aloud or response.plan.out_of_band:
-            return
-        if cut is not None:
-            response.client_cut = cut
-        elif ledger.acknowledged:
-            ms = samples_to_ms(heard, ledger.rate)
-            self._context.emit(AnnounceTruncated(part.item_id, part.content_index, ms))
-            response.settled_at = heard
-            extension = self._context.settings.playback
-            if extension is not None:
-                response.settling = True
-                until = self._context.in_ms(extension.settle_ms)
-                self._context.timers.set(Timer.SETTLE, until, response.id)
-
-    def heard_text(self, response: Response) -> str:
-        """What the listener heard of a response; all of it where nothing sounds."""
-        if not response.spoken_aloud:
-            return response.spoken.text
-        ledger = response.ledger
-        frontier = ledger.played(self._context.now)
-        if response.client_cut is not None:
-            frontier = response.client_cut
-        return response.spoken.heard(frontier, ledger.generated).text
-
-    def keep_heard(self, response: Response) -> None:
-        """Shorten an ended response's item to what was heard."""
-        said = self.heard_text(response)
-        response.output.keep(said, whole=len(said) >= len(response.spoken.text.rstrip()))
-
-    def settled(self, response: Response) -> None:
-        """Nothing can move the cut of this answer forward any more."""
-        self._context.timers.clear(Timer.SETTLE, response.id)
-        response.settling = False
-        response.text_fixed = True
-
-    def fix_texts(self) -> None:
-        """A user turn is committed: what was cut before it stays as it is."""
-        for response in self.records.values():
-            if response.settling:
-                self.settled(response)
 
     def _end(
         self,
@@ -408,16 +350,8 @@ class Responses:
         if response.plan.out_of_band:
             return
         self.active = None
-        if response.output.message_id is not None and response.spoken_aloud:
-            self.records[response.id] = response
+        self.spoken.remember(response)
         self.sending.ended(response)
-        for item_id in context.trim_conversation():
-            self.forget_item(item_id)
-
-    def forget_item(self, item_id: str) -> None:
-        response = self.by_item.pop(item_id, None)
-        if response is not None:
-            self.records.pop(response.id, None)
 
     # -- deadlines
 

@@ -268,6 +268,8 @@ class Session:
         turn, responses = self._turn, self._responses
         if turn.state is TurnState.CLOSED:
             return
+        if len(self._context.conversation) > self._context.params.max_items:
+            self._requests.trim()
         known = turn.state in WITH_ANSWER
         if self._listening.utterance is not None:
             self._idle_spent = False
@@ -356,7 +358,7 @@ class Session:
     def _settled(self, response_id: str) -> None:
         response = self._responses.find(response_id)
         if response is not None:
-            self._responses.settled(response)
+            self._responses.spoken.settled(response)
 
     # -- the end
 

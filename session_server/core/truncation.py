@@ -57,7 +57,7 @@ class Truncation:
                 event.event_id,
             )
             return
-        response = self._responses.by_item.get(event.item_id)
+        response = self._responses.spoken.by_item.get(event.item_id)
         if response is None or not response.spoken_aloud or event.content_index != 0:
             context.error(
                 "unsupported_content_type",
@@ -82,7 +82,7 @@ class Truncation:
             return
         cut = min(wanted, ledger.sent, *self._earlier_cuts(response))
         response.client_cut = cut
-        self._responses.settled(response)
+        self._responses.spoken.settled(response)
         ms = event.audio_end_ms if cut == wanted else samples_to_ms(cut, ledger.rate)
         context.emit(AnnounceTruncated(event.item_id, event.content_index, ms))
         if not response.ended:
@@ -93,7 +93,7 @@ class Truncation:
             context.emit(PurgeAudio(response.id))
             self._responses.sending.silence(response, self._responses.epoch)
         ledger.halt(context.now)
-        self._responses.keep_heard(response)
+        self._responses.spoken.keep_heard(response)
 
     def _earlier_cuts(self, response: Response) -> list[int]:
         if response.client_cut is not None:
@@ -170,8 +170,8 @@ class Truncation:
         if part is not None and heard > response.settled_at:
             ms = samples_to_ms(heard, ledger.rate)
             self._context.emit(AnnounceTruncated(part.item_id, part.content_index, ms))
-            self._responses.keep_heard(response)
-        self._responses.settled(response)
+            self._responses.spoken.keep_heard(response)
+        self._responses.spoken.settled(response)
 
     def _played_to_the_end(self, response: Response) -> None:
         """A final acknowledgement of an answer that nobody cut."""
@@ -188,5 +188,5 @@ class Truncation:
             ms = samples_to_ms(ledger.played(self._context.now), ledger.rate)
             self._context.emit(AnnounceTruncated(part.item_id, part.content_index, ms))
             ledger.halt(self._context.now)
-            self._responses.keep_heard(response)
+            self._responses.spoken.keep_heard(response)
             sending.over(response)

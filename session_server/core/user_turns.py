@@ -131,7 +131,7 @@ class UserTurns:
             self._works.recognise(item_id, start, end)
         self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
         self._buffer.drop_before(end)
-        self._responses.fix_texts()
+        self._responses.spoken.fix_texts()
         self._respond(ahead, respond)
         if text is not None:
             self._announce_words(item_id, 0, text, end - start)

@@ -1,0 +1,159 @@
+"""Commands: actions for the transport, the engine host, and the metrics. `actions` gathers these with the announcements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from session_server.core.announcements import PartAddress
+from session_server.core.settings import Modality, Tool, ToolChoice
+from session_server.media import PlaybackSnapshot
+
+# -- commands: transport
+
+
+@dataclass(frozen=True, slots=True)
+class SendAudio:
+    """Hand this audio to the client now (s16le at OUTPUT_RATE). Becomes `output_audio.delta`; the shell
+    answers with `AudioWritten` once the frame is with the socket."""
+
+    part: PartAddress
+    epoch: int
+    start_sample: int
+    pcm: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeAudio:
+    """Drop every `SendAudio` of this response that is still queued in the transport. Runs at once."""
+
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    code: int
+    reason: str
+
+
+# -- commands: engine host
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load.
+
+    With `item_id` the audio is not on the input time line: it is the one that came inside that item, in
+    `content_index`, and the range counts its own samples at INPUT_RATE (`end_sample` may be beyond its end).
+    """
+
+    work_id: str
+    start_sample: int
+    end_sample: int
+    partial: bool
+    item_id: str | None = None
+    content_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTurn:
+    """Ask the turn model about the utterance that ends at `end_sample`."""
+
+    work_id: str
+    start_sample: int
+    end_sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
+
+    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it.
+    """
+
+    role: str
+    content: str
+    kind: str = "message"
+    name: str | None = None
+    call_id: str | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartGeneration:
+    """Begin a response. `epoch` is None for a draft: it may run, and nothing of it may be sent yet."""
+
+    response_id: str
+    lane: str
+    epoch: int | None
+    instructions: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+    modality: Modality
+    voice: str
+    speed: float
+    max_output_tokens: int | None
+    turn_end_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptDraft:
+    response_id: str
+    lane: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelGeneration:
+    """Stop this response everywhere. Idempotent."""
+
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseFence:
+    """The lane's epoch is now `epoch`: work and audio of an older one is stale."""
+
+    lane: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWork:
+    """Recognition or turn-model work whose answer nobody wants any more."""
+
+    work_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFrontier:
+    """Where the listener is, for the scheduler. `paused` while a duck holds the response back."""
+
+    response_id: str
+    snapshot: PlaybackSnapshot
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetInput:
+    """Input audio before `before_sample` is not needed any more."""
+
+    before_sample: int
+
+
+# -- commands: measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Something worth a metric. `name` is a key of observability.metrics; `label` its enum value."""
+
+    name: str
+    label: str | None = None
+    value: float = 1.0
+
+
+Command = (
+    SendAudio | PurgeAudio | CloseConnection | Recognise | JudgeTurn | StartGeneration | AdoptDraft
+    | CancelGeneration | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
+)  # fmt: skip
