@@ -84,8 +84,9 @@ class AckOutcome(enum.StrEnum):
 
 
 class WasteWhere(enum.StrEnum):
-    """How far thrown-away audio had come."""
+    """How far thrown-away audio had come; `draft`: made for a draft that was dropped."""
 
+    DRAFT = "draft"
     CODEC = "codec"
     VOCODED = "vocoded"
     SENT = "sent"
@@ -195,7 +196,7 @@ TURN_SPECS = (
     _histogram("interruption_stop_seconds", "seconds", "Legs of a barge-in, from the onset of speech to silence at the listener.", LEG, Label("leg", StopLeg)),
     _counter("interruptions", "interruptions", "Speech over an answer: true barge-ins, pauses that were undone (a backchannel or another sound), and those refused.", Label("kind", InterruptionKind)),
     _counter("drafts", "drafts", "Speculative responses begun before the end of turn was decided, by outcome.", Label("outcome", DraftOutcome)),
-    _counter("draft_wasted_seconds", "seconds", "Audio made for drafts that were dropped: the cost of starting early."),
+    _counter("draft_wasted_seconds", "seconds", "Time that dropped drafts had been running: the cost of starting early."),
     _histogram("response_first_chunk_seconds", "seconds", "Turn end decided to the first chunk out of the vocoder; 0 when a draft had it ready.", LEG, Label("drafted")),
 )  # fmt: skip
 
@@ -209,7 +210,7 @@ PLAYBACK_SPECS = (
     _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
     _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),
-    _counter("audio_wasted_seconds", "seconds", "Audio of cancelled responses that was never heard, by how far it had come.", Label("where", WasteWhere)),
+    _counter("audio_wasted_seconds", "seconds", "Audio that was never heard, of cancelled responses and dropped drafts, by how far it had come.", Label("where", WasteWhere)),
     _counter("stale_outputs", "outputs", "Output of an old epoch, dropped where it was met: a stage, the host, a session, the outbox.", Label("boundary")),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from session_server.observability.catalogue import TurnLeg
+from session_server.observability.catalogue import TurnLeg, WasteWhere
 from session_server.observability.metrics import Metrics
 
 
@@ -59,7 +59,7 @@ class HostReport:
 
     def wasted(self, where: str, audio_s: float, tokens: int) -> None:
         if where == "draft":
-            self._metrics.draft_wasted_seconds.inc(max(0.0, audio_s))
+            self._metrics.audio_wasted_seconds.labels(WasteWhere.DRAFT.value).inc(max(0.0, audio_s))
         self._metrics.tokens_wasted.labels(where).inc(max(0, tokens))
 
     def first_chunk(self, times: FirstChunkTimes) -> None:

@@ -67,6 +67,6 @@ def test_only_dropped_drafts_waste_audio_that_no_session_knows_of(metrics):
     host = report(metrics)
     host.wasted("draft", 0.6, 12)
     host.wasted("cancelled", 1.5, 30)
-    assert metrics.value("draft_wasted_seconds_total") == 0.6
+    assert metrics.value("audio_wasted_seconds_total", where="draft") == 0.6
     assert metrics.value("audio_wasted_seconds_total", where="sent") == 0
     assert metrics.value("tokens_wasted_total", where="cancelled") == 30

@@ -1,0 +1,55 @@
+"""Every measurement that the code takes by name is in the catalogue, with a label that exists."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_server.core import playback
+from session_server.observability.catalogue import SPECS, AckOutcome
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[3] / "session_server"
+SPEC = {spec.name: spec for spec in SPECS}
+
+
+def counts() -> Iterator[tuple[str, str, ast.expr | None]]:
+    """(place, name, label) of each call `.count("name", ...)` or `Count("name", ...)`."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            function, first = node.func, node.args[0]
+            called = getattr(function, "attr", getattr(function, "id", ""))
+            if called not in ("count", "Count", "_record") or not isinstance(first, ast.Constant):
+                continue
+            named = {keyword.arg: keyword.value for keyword in node.keywords}
+            label = node.args[1] if len(node.args) > 1 else named.get("label")
+            if isinstance(first.value, str):
+                yield f"{path.name}:{node.lineno}", first.value, label
+
+
+COUNTS = list(counts())
+
+
+def test_the_code_does_measure():
+    assert len(COUNTS) > 15
+
+
+@pytest.mark.parametrize(("place", "name", "label"), COUNTS, ids=[f"{p} {n}" for p, n, _ in COUNTS])
+def test_it_is_in_the_catalogue(place, name, label):
+    spec = SPEC[name.removesuffix("_total")]
+    nothing = label is None or (isinstance(label, ast.Constant) and label.value is None)
+    assert len(spec.labels) == (0 if nothing else 1), place
+    if isinstance(label, ast.Constant) and label.value is not None and spec.labels[0].values:
+        assert label.value in set(spec.labels[0].values), place
+
+
+def test_the_core_judges_acks_by_the_same_words():
+    assert {outcome.value for outcome in playback.AckOutcome} == {
+        outcome.value for outcome in AckOutcome
+    }
