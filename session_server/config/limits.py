@@ -125,5 +125,6 @@ _TEXTS: dict[str, Callable[[object], str | None]] = {
     "server.host": _not_empty,
     "server.model": _not_empty,
     "session.voice": _not_empty,
+    "models.voices": _not_empty,
     "auth.keys": _proper_keys,
 }

@@ -84,9 +84,11 @@ class EchoGuardConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelsConfig:
-    """Where model files are; null: `$SESSION_SERVER_MODELS`, else the platform's cache folder."""
+    """`folder`: where model files are; None: `$SESSION_SERVER_MODELS`, else the platform's cache folder.
+    `voices`: what the talker can sound like; the protocol's standard names are spread over them."""
 
     folder: str | None = None
+    voices: tuple[str, ...] = ("heart",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,15 @@ class Drain:
         return self._forced.is_set()
 
     def request(self) -> None:
-        """SIGTERM or Ctrl-C. Synchronous: from here on nobody is let in."""
+        """SIGTERM or Ctrl-C; a second call forces the end. Synchronous: from here on nobody is let in."""
         if self._requested.is_set():
             self._forced.set()
+            return
+        self.begin()
+
+    def begin(self) -> None:
+        """Shut the door. Idempotent."""
+        if self._requested.is_set():
             return
         self._requested.set()
         self.phase = Phase.FINISHING

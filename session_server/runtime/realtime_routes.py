@@ -6,7 +6,8 @@ headers (400), admission (503). After the upgrade every fault is an event or a c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -33,8 +34,8 @@ from session_server.transports.websocket import (
 
 _MAX_NAME = 256
 
-OpenSession = Callable[[str], Awaitable[None]]
-"""Asks the engine host to admit a session; raises NotAdmitted."""
+OpenSession = Callable[[str], AbstractAsyncContextManager[None]]
+"""Holds the engine host's admission of a session; raises NotAdmitted."""
 
 
 def websocket_limits(config: Config) -> WebSocketLimits:
@@ -60,7 +61,7 @@ class RealtimeRoutes:
     secrets: ClientSecrets
     rules: SessionRules
     make_endpoint: MakeEndpoint
-    open_session: OpenSession | None = None
+    open_session: OpenSession
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/realtime`: one session over one WebSocket."""
@@ -79,9 +80,8 @@ class RealtimeRoutes:
             )
         with self.registry.admit() as connection:
             context = replace(context, session_id=connection.session_id)
-            if self.open_session is not None:
-                await self.open_session(connection.session_id)
-            await self._serve(request, response, connection, context)
+            async with self.open_session(connection.session_id):
+                await self._serve(request, response, connection, context)
         return response
 
     async def _serve(

@@ -52,11 +52,16 @@ class Server:
 
 
 @asynccontextmanager
+async def nobody_asked(_session_id: str) -> AsyncIterator[None]:
+    yield
+
+
+@asynccontextmanager
 async def serving(
     *,
     keys: tuple[str, ...] = (),
     limit: int = 8,
-    open_session: OpenSession | None = None,
+    open_session: OpenSession = nobody_asked,
     reasons: tuple[str, ...] = (),
 ) -> AsyncIterator[Server]:
     config: Config = replace(load(Path("sim.yaml")).config, auth=AuthConfig(keys=keys))
@@ -183,8 +188,10 @@ def _handshake() -> dict[str, str]:
 
 @pytest.mark.asyncio
 async def test_a_host_that_refuses_is_503_and_gives_the_slot_back():
-    async def refuse(session_id: str) -> None:
+    @asynccontextmanager
+    async def refuse(_session_id: str) -> AsyncIterator[None]:
         raise NotAdmitted(Refusal.ENGINE, "no capacity left", 3)
+        yield
 
     async with serving(open_session=refuse) as server:
         headers = {"Upgrade": "websocket", "Connection": "Upgrade", **_handshake()}

@@ -1,0 +1,59 @@
+"""`models fetch|list|path`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from session_server.cli.console import console, fetch_bars, print_json, table
+from session_server.cli.settings import settings
+from session_server.config import Config
+from session_server.runtime.models import fetch_models, missing_models, model_store
+
+
+def run(options: argparse.Namespace) -> int:
+    config = settings(options, quiet=True).config
+    if options.action == "path":
+        console.print(str(model_store(config).root), markup=False)
+        return 0
+    if options.action == "fetch":
+        fetch(config, verify=options.verify)
+        return 0
+    return _list(config, options.json)
+
+
+def fetch(config: Config, *, verify: bool = False) -> None:
+    """Fetch with bars, when anything is missing or all is to be verified."""
+    store = model_store(config)
+    with fetch_bars() as bars:
+        entries = fetch_models(store, bars, verify=verify)
+    kept = sum(entry.size for entry in entries if entry.present) / 1e6
+    console.print(f"{kept:.0f} MB in {store.root}", markup=False)
+
+
+def fetch_if_needed(config: Config) -> None:
+    """Fetch unless all that this configuration needs is there."""
+    if missing_models(config):
+        fetch(config)
+
+
+def _list(config: Config, as_json: bool) -> int:
+    store = model_store(config)
+    entries = store.list()
+    missing = store.missing()
+    if as_json:
+        models = [asdict(entry) for entry in entries]
+        print_json({"ok": not missing, "folder": str(store.root), "models": models})
+    else:
+        rows = [
+            [
+                entry.name,
+                f"{entry.size / 1e6:.1f}",
+                "yes" if entry.present else ("not needed" if entry.source_only else "no"),
+                entry.licence,
+                entry.source,
+            ]
+            for entry in entries
+        ]
+        table(str(store.root), ["file", "MB", "here", "licence", "source"], rows)
+    return 1 if missing else 0

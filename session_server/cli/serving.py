@@ -1,0 +1,65 @@
+"""`serve` and `demo`."""
+
+from __future__ import annotations
+
+import argparse
+
+from session_server.cli.console import console, table, tell
+from session_server.cli.models import fetch_if_needed
+from session_server.cli.settings import settings
+from session_server.runtime.demo import Shown, demonstrate
+from session_server.runtime.loop import run
+from session_server.runtime.models import require_models
+from session_server.runtime.server import Server
+from session_server.runtime.server import serve as serve_until_told
+
+
+def serve(options: argparse.Namespace) -> int:
+    config = settings(options).config
+    require_models(config)
+    run(serve_until_told(config, _announce))
+    return 0
+
+
+async def _announce(server: Server) -> bool:
+    assert server.address is not None
+    console.print(f"[green]ready[/green]  {server.address.ws}")
+    console.print("[dim]Ctrl-C stops: running answers may end; a second one ends at once[/dim]")
+    return True
+
+
+def demo(options: argparse.Namespace) -> int:
+    config = settings(options, quiet=True).config
+    fetch_if_needed(config)
+
+    async def show(server: Server) -> bool:
+        _print_shown(await demonstrate(server, options.output, tell))
+        if options.once:
+            return False
+        tell("note", "the server keeps running; talk to it with `session-server talk`")
+        return await _announce(server)
+
+    tell("note", "loading the engines")
+    run(serve_until_told(config, show))
+    return 0
+
+
+def _print_shown(shown: Shown) -> None:
+    exchange, cut = shown.exchange, shown.interrupted
+    rows = [[leg.name, f"{leg.ms:.0f}"] for leg in exchange.legs]
+    rows.append(["= last voiced sample to first audio", f"{exchange.first_audio_ms:.0f}"])
+    rows += [
+        [f"  in the server: {leg.name.replace('_', ' ')}", f"{leg.ms:.0f}"] for leg in shown.legs
+    ]
+    console.print()
+    table("where the time went", ["leg", "ms"], rows)
+    console.print()
+    rows = [
+        ["generated", cut.said],
+        ["kept", cut.kept],
+        ["status", cut.status],
+        ["heard", f"{cut.heard_ms} ms"],
+        ["onset of speech to silence", f"{cut.stop_ms:.0f} ms"],
+    ]
+    table("the interrupted answer", ["", ""], rows)
+    console.print()

@@ -1,0 +1,130 @@
+"""`check`: is everything here that a conversation needs? Each finding names itself and its cure.
+
+Findings, in order, none of which stops the others: model files, the port, a whole spoken round trip through a
+server of its own on loopback (the configured port stays free).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import time
+from dataclasses import asdict, dataclass, field
+
+from session_server.config import Config
+from session_server.errors import SessionServerError
+from session_server.runtime.models import missing_models, model_store, needs_models
+from session_server.runtime.offline import OfflineResult, converse_once
+from session_server.runtime.sound_files import Synthesiser
+
+QUESTION = "What is the capital city of France?"
+_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `cure` says what to do when it is not ok."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """All findings, and the round trip's figures."""
+
+    findings: list[Finding] = field(default_factory=list)
+    round_trip: OfflineResult | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    def as_json(self) -> dict[str, object]:
+        """What `check --json` prints, but for the configuration."""
+        return {
+            "ok": self.ok,
+            "findings": [asdict(finding) for finding in self.findings],
+            "round_trip": None if self.round_trip is None else asdict(self.round_trip),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+async def check(config: Config) -> CheckReport:
+    """Look at everything. Never raises for what it finds."""
+    began = time.monotonic()
+    report = CheckReport()
+    models = _models(config)
+    report.findings += [models, await asyncio.to_thread(_port, config)]
+    if models.ok:
+        report.findings.append(await _round_trip(config, report))
+    else:
+        report.findings.append(
+            Finding("round trip", False, "not tried: models are missing", models.cure)
+        )
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _models(config: Config) -> Finding:
+    if not needs_models(config):
+        return Finding("models", True, "none needed")
+    store = model_store(config)
+    missing = missing_models(config)
+    if missing:
+        return Finding(
+            "models",
+            False,
+            f"not in {store.root}: {', '.join(missing)}",
+            "session-server models fetch",
+        )
+    return Finding("models", True, f"all in {store.root}")
+
+
+def _port(config: Config) -> Finding:
+    host, port = config.server.host, config.server.port
+    if port == 0:
+        return Finding("port", True, "any free one")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if _is_ours(host, port):
+                return Finding("port", True, f"{port} is in use, by a server that answers")
+            cure = "choose another: --port, or server.port"
+            return Finding("port", False, f"{port} of {host}: {error.strerror}", cure)
+    return Finding("port", True, f"{port} of {host} is free")
+
+
+def _is_ours(host: str, port: int) -> bool:
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(name, port, timeout=1)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+async def _round_trip(config: Config, report: CheckReport) -> Finding:
+    try:
+        pcm = await asyncio.to_thread(Synthesiser().say, QUESTION)
+        async with asyncio.timeout(_WITHIN_S):
+            result, _ = await converse_once(config, pcm)
+    except SessionServerError as error:
+        return Finding("round trip", False, str(error), "see the message; --debug shows more")
+    except TimeoutError:
+        return Finding("round trip", False, f"no answer within {_WITHIN_S:g} s", "see the log")
+    report.round_trip = result
+    heard = f'heard "{result.transcript}", answered {result.reply_seconds:g} s of speech'
+    ok = bool(result.transcript.strip()) and result.reply_seconds > 0
+    detail = f"{heard}, first audio after {result.first_audio_ms:g} ms"
+    return Finding("round trip", ok, detail, "" if ok else "the answer was empty; see the log")

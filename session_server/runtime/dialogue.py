@@ -1,0 +1,123 @@
+"""One exchange with the server, and where its time went: shared by `demo`, `talk` and `check`.
+
+Marks are nanoseconds of the client's clock, taken when an event arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from session_server.media import NS_PER_MS, OUTPUT_RATE
+from session_server.runtime.client import Client, Event
+from session_server.runtime.speaker import Part
+
+TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
+REPLY_TEXT = "response.output_audio_transcript.done"
+FIRST_AUDIO = "response.output_audio.delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A piece of the time between the end of the question and the answer."""
+
+    name: str
+    ms: float
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A question and its answer."""
+
+    response_id: str
+    item_id: str
+    spoken_at: int
+    decided_at: int
+    created_at: int
+    first_audio_at: int
+    question: str = ""
+    reply: str = ""
+    status: str = ""
+    part: Part | None = None
+
+    @property
+    def first_audio_ms(self) -> float:
+        """Last voiced sample sent -> first audio received."""
+        return (self.first_audio_at - self.spoken_at) / NS_PER_MS
+
+    @property
+    def reply_seconds(self) -> float:
+        return self.part.received / OUTPUT_RATE if self.part is not None else 0.0
+
+    @property
+    def legs(self) -> list[Leg]:
+        """The client's view; it adds up to `first_audio_ms`."""
+        marks = [
+            ("end of turn decided", self.decided_at),
+            ("response created", self.created_at),
+            ("first audio", self.first_audio_at),
+        ]
+        legs, before = [], self.spoken_at
+        for name, at in marks:
+            legs.append(Leg(name, (at - before) / NS_PER_MS))
+            before = at
+        return legs
+
+
+def session_settings(instructions: str | None, turn_detection: str | None) -> dict[str, object]:
+    """The `session` object that our own clients send; `turn_detection` None: manual turns."""
+    detection = None if turn_detection is None else {"type": turn_detection}
+    settings: dict[str, object] = {
+        "audio": {"input": {"transcription": {"model": "default"}, "turn_detection": detection}}
+    }
+    if instructions is not None:
+        settings["instructions"] = instructions
+    return settings
+
+
+async def ask(client: Client, pcm: bytes, *, within_s: float = 30.0) -> Exchange:
+    """Say `pcm` and wait for the first audio of the answer."""
+    start = client.count
+    spoken_at = await client.say(pcm)
+    stopped = await client.wait("input_audio_buffer.speech_stopped", start, within_s=within_s)
+    created = await client.wait("response.created", stopped.number, within_s=within_s)
+    response_id = created.event["response"]["id"]
+
+    def ours(event: Event) -> bool:
+        return bool(event.get("response_id") == response_id)
+
+    first = await client.wait(FIRST_AUDIO, created.number, ours, within_s)
+    return Exchange(
+        response_id, first.event["item_id"], spoken_at, stopped.at, created.at, first.at
+    )
+
+
+async def hear_out(client: Client, exchange: Exchange, *, within_s: float = 120.0) -> None:
+    """Wait until the answer is complete and its words are known (not until it was played)."""
+    done = await client.wait(
+        "response.done", 0, lambda e: e["response"]["id"] == exchange.response_id, within_s
+    )
+    exchange.status = done.event["response"]["status"]
+    exchange.reply = "".join(
+        content.get("transcript") or content.get("text") or ""
+        for item in done.event["response"]["output"]
+        for content in item.get("content", ())
+    )
+    exchange.part = client.parts.get(exchange.response_id)
+
+
+async def words_of_question(client: Client, start: int, *, within_s: float = 10.0) -> str:
+    """The transcript of the user's turn that began after event `start`."""
+    return str((await client.wait(TRANSCRIBED, start, within_s=within_s)).event["transcript"])
+
+
+async def retrieved_text(client: Client, item_id: str) -> tuple[str, str]:
+    """Words and status of an item as the server holds it."""
+    start = client.count
+    await client.send({"type": "conversation.item.retrieve", "item_id": item_id})
+    item = (
+        await client.wait(
+            "conversation.item.retrieved", start, lambda e: e["item"]["id"] == item_id, 10
+        )
+    ).event["item"]
+    words = "".join(c.get("transcript") or c.get("text") or "" for c in item["content"])
+    return words, item["status"]

@@ -1,0 +1,43 @@
+"""The command line's door to the model cache: which files a configuration needs, and getting them."""
+
+from __future__ import annotations
+
+from engines.model_fetch import fetch
+from engines.model_progress import Phase, Progress, silent
+from engines.model_store import ModelEntry, ModelStore
+from session_server.config import Config
+from session_server.errors import ModelsMissing
+from session_server.runtime.server import model_store
+
+__all__ = ["ModelEntry", "Phase", "Progress", "fetch_models", "missing_models", "model_store"]
+
+
+def needs_models(config: Config) -> bool:
+    """Whether this graph reads files of the cache; the simulated one does not."""
+    return config.vad.engine == "silero" or any(
+        spec.engine.startswith("cpu.") for spec in config.graph.stages
+    )
+
+
+def missing_models(config: Config) -> list[str]:
+    """Names of needed files that are not in the cache."""
+    return model_store(config).missing() if needs_models(config) else []
+
+
+def require_models(config: Config) -> None:
+    """Raise ModelsMissing, one line, unless all that is needed is there."""
+    missing = missing_models(config)
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        store = model_store(config)
+        raise ModelsMissing(
+            f"model file {missing[0]}{more} not in {store.root}: run `session-server models fetch`"
+        )
+
+
+def fetch_models(
+    store: ModelStore, progress: Progress = silent, *, verify: bool = False
+) -> list[ModelEntry]:
+    """Bring the cache up to date; what is in it then."""
+    fetch(store, progress, verify=verify)
+    return store.list()

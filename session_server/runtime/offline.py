@@ -1,0 +1,111 @@
+"""One spoken question from a file, one spoken answer to a file, through the real server over loopback.
+
+The turn is manual: the whole file is the question. What is heard is acknowledged at once, so the answer comes as
+fast as it is made, not as fast as it would be played.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from session_server.config import Config
+from session_server.media import NS_PER_MS, OUTPUT_RATE
+from session_server.runtime.client import Client, ClientError, append, connected
+from session_server.runtime.dialogue import (
+    FIRST_AUDIO,
+    hear_out,
+    session_settings,
+    words_of_question,
+)
+from session_server.runtime.dialogue import Exchange as _Exchange
+from session_server.runtime.server import serving
+from session_server.runtime.sound_files import read_sound, write_wav
+
+_BLOCK_BYTES = OUTPUT_RATE * 2
+_WITHIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineResult:
+    """What `offline --json` prints. `first_audio_ms`: from the end of the question to the first audio."""
+
+    transcript: str
+    reply_text: str
+    first_audio_ms: float
+    reply_seconds: float
+
+
+async def offline(
+    config: Config, source: Path, target: Path, instructions: str | None = None
+) -> OfflineResult:
+    """Answer the question in `source` by `target`."""
+    pcm = read_sound(source)
+    result, reply = await converse_once(config, pcm, instructions)
+    write_wav(target, reply)
+    return result
+
+
+async def converse_once(
+    config: Config, pcm: bytes, instructions: str | None = None
+) -> tuple[OfflineResult, bytes]:
+    """One manual turn against a server of its own, on a free port; the answer's PCM too."""
+    local = replace(config.server, host="127.0.0.1", port=0)
+    async with serving(replace(config, server=local)) as server:
+        assert server.address is not None
+        key = config.auth.keys[0] if config.auth.keys else None
+        async with connected(server.address.ws, key=key) as client:
+            await client.update(session_settings(instructions, None))
+            return await manual_turn(client, pcm)
+
+
+async def manual_turn(client: Client, pcm: bytes) -> tuple[OfflineResult, bytes]:
+    """Append, commit, ask for a response, and hear it out."""
+    start = client.count
+    for k in range(0, len(pcm), _BLOCK_BYTES):
+        await client.send(append(pcm[k : k + _BLOCK_BYTES]))
+    await client.send({"type": "input_audio_buffer.commit"})
+    asked_at = client.clock.now()
+    await client.send({"type": "response.create"})
+    created = await client.wait("response.created", start, within_s=_WITHIN_S)
+    response_id = created.event["response"]["id"]
+    await _hear_at_once(client, response_id)
+    exchange = _Exchange(response_id, "", asked_at, asked_at, created.at, asked_at)
+    await hear_out(client, exchange, within_s=_WITHIN_S)
+    if exchange.status != "completed" or exchange.part is None:
+        raise ClientError(f"the answer ended with status {exchange.status or 'unknown'}")
+    first = client.find(FIRST_AUDIO, created.number)
+    assert first is not None
+    exchange.first_audio_at = first.at
+    transcript = await words_of_question(client, start)
+    reply = bytes(exchange.part.pcm)
+    return (
+        OfflineResult(
+            transcript,
+            exchange.reply,
+            round((first.at - asked_at) / NS_PER_MS, 1),
+            round(exchange.reply_seconds, 3),
+        ),
+        reply,
+    )
+
+
+async def _hear_at_once(client: Client, response_id: str) -> None:
+    """Acknowledge every piece as played when it arrives, until the response is done."""
+    seen = 0
+    while True:
+        done = client.find("response.done", 0, lambda e: e["response"]["id"] == response_id)
+        part = client.parts.get(response_id)
+        if part is not None and part.received > seen:
+            client.speaker.pull(part.received - part.played)
+            seen = part.received
+            for ack in client.speaker.acks(client.clock.now()):
+                await client.send(ack)
+        if done is not None:
+            return
+        if client.closed is not None:
+            raise ClientError(f"the connection closed ({client.closed}) in mid-answer")
+        try:
+            await client.next_event(_WITHIN_S)
+        except TimeoutError:
+            raise ClientError(f"nothing came for {_WITHIN_S:g} s") from None
