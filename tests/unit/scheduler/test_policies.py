@@ -1,0 +1,124 @@
+"""The order in which each policy serves the same work."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_server.media import NS_PER_S
+from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.scheduler.policy import make_policy
+from session_server.scheduler.policy_liveserve import LiveservePolicy
+from session_server.scheduler.stage_queue import StageQueue
+from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+
+pytestmark = pytest.mark.unit
+
+S = NS_PER_S
+NOW = 100 * S
+
+
+def item(name, kind, *, arrived=0.0, due=1.0, dry=None, latest=None, **more):
+    """Instants are seconds from NOW."""
+    due_ns = int(NOW + due * S)
+    return WorkItem(
+        (name, name, 0),
+        kind,
+        int(NOW + arrived * S),
+        due_ns,
+        due_ns if latest is None else int(NOW + latest * S),
+        FOREVER_NS if dry is None else int(NOW + dry * S),
+        **more,
+    )
+
+
+def playing(name, lead, **more):
+    return item(name, Kind.PLAYING, dry=lead, due=lead, **more)
+
+
+def order(policy, items, *, batch=100, now=NOW):
+    queue = StageQueue(policy, batch, prefill_batch=100)
+    for work in items:
+        queue.put(work, now)
+    return [choice.item.key[0] for choice in queue.choose(now)]
+
+
+def by(name):
+    return make_policy(SchedulerParams(policy=PolicyName(name)))
+
+
+def test_fcfs_serves_by_arrival_whatever_is_urgent_and_drafts_last():
+    work = [
+        playing("dry", 0.0, arrived=-1),
+        item("old", Kind.FIRST_AUDIO, arrived=-3),
+        item("draft", Kind.DRAFT, arrived=-9),
+        item("partial", Kind.PARTIAL, arrived=-2),
+    ]
+    assert order(by("fcfs"), work) == ["old", "partial", "dry", "draft"]
+
+
+def test_liveserve_serves_nearly_dry_then_first_audio_then_the_rest():
+    work = [
+        playing("full", 1.5),
+        playing("low", 0.9),
+        playing("lower", 0.2),
+        item("new", Kind.FIRST_AUDIO, arrived=-0.1),
+        item("older", Kind.FIRST_AUDIO, arrived=-0.5),
+        item("draft", Kind.DRAFT, arrived=-5),
+        item("partial", Kind.PARTIAL, arrived=-4),
+    ]
+    want = ["lower", "low", "older", "new", "full", "partial", "draft"]
+    assert order(by("liveserve"), work) == want
+
+
+def test_liveserve_gives_the_well_buffered_a_quarter_of_a_batch_while_anyone_is_urgent():
+    work = [playing(f"full{i}", 1.5 + i / 10) for i in range(8)]
+    urgent = [item("new", Kind.FIRST_AUDIO)]
+    assert order(by("liveserve"), work + urgent, batch=8) == ["new", "full0", "full1"]
+    assert len(order(by("liveserve"), work, batch=8)) == 8
+
+
+def test_liveserve_under_memory_pressure_finishes_the_big_ones_first():
+    policy = LiveservePolicy(S)
+    work = [playing("small", 1.5, kv_units=1), playing("big", 1.9, kv_units=1000)]
+    assert order(policy, work) == ["small", "big"]
+    policy.occupancy = 0.9
+    assert order(policy, work) == ["big", "small"]
+
+
+def test_deadline_serves_tiers_then_least_slack():
+    work = [
+        playing("comfortable", 1.5),
+        playing("soon", 0.6),
+        playing("nearly dry", 0.3),
+        playing("dry", -0.1),
+        item("first", Kind.FIRST_AUDIO, due=0.5),
+        item("urgent first", Kind.FIRST_AUDIO, due=0.1),
+        item("missed", Kind.FIRST_AUDIO, due=-0.2),
+        item("final", Kind.FINAL, due=-5.0),
+        item("partial", Kind.PARTIAL, due=-9.0),
+    ]
+    assert order(by("deadline"), work) == [
+        "dry",
+        "nearly dry",
+        "final",
+        "urgent first",
+        "first",
+        "soon",
+        "comfortable",
+        "missed",
+        "partial",
+    ]
+
+
+def test_deadline_moves_an_item_between_tiers_as_time_passes():
+    work = [playing("listener", 1.0), item("first", Kind.FIRST_AUDIO, due=0.9)]
+    assert order(by("deadline"), work) == ["first", "listener"]
+    assert order(by("deadline"), work, now=NOW + 7 * S // 10) == ["listener", "first"]
+
+
+@pytest.mark.parametrize("name", list(PolicyName))
+def test_a_draft_is_below_all_and_still_served(name):
+    policy = make_policy(SchedulerParams(policy=name))
+    work = [item("draft", Kind.DRAFT, arrived=-100), item("partial", Kind.PARTIAL)]
+    assert order(policy, work) == ["partial", "draft"]
+    assert order(policy, work[:1]) == ["draft"]
