@@ -1,0 +1,92 @@
+"""What the listener should be hearing, on the session's clock: the far end of the echo guard.
+
+Owns the sent audio at INPUT_RATE, placed by the time at which it is expected to sound. Positions are
+samples at INPUT_RATE since the clock's origin (`to_position`). Invariants: pieces are in order and do not
+overlap (a later call wins); audio older than the guard's window is dropped by `forget_before`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from session_server.audio.formats import AudioFormat, Int16, decode_samples
+from session_server.audio.resample import FirResampler
+from session_server.media import INPUT_RATE, NS_PER_S, OUTPUT_RATE
+
+Float32 = NDArray[np.float32]
+
+_JOIN_SAMPLES = INPUT_RATE // 50
+"""A slice that starts within 20 ms of the previous one's end continues it without a joint."""
+
+
+def to_position(instant_ns: int) -> int:
+    """The sample at INPUT_RATE that sounds at this instant."""
+    return instant_ns * INPUT_RATE // NS_PER_S
+
+
+class PlaybackReference:
+    """The audio that should be sounding, readable by position; silence where nothing plays."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[int, Int16]] = deque()
+        self._resampler = FirResampler(OUTPUT_RATE, INPUT_RATE)
+        self._end = 0
+        self.changed_from: int | None = None
+        """Lowest position written since a reader last set this to None."""
+
+    @property
+    def end(self) -> int:
+        """Nothing sounds from this position on."""
+        return self._end
+
+    def write(self, start_ns: int, pcm: bytes) -> None:
+        """`pcm` (s16le at OUTPUT_RATE) sounds from `start_ns` on, instead of what was there."""
+        start = to_position(start_ns)
+        if not self._pieces or abs(start - self._end) > _JOIN_SAMPLES:
+            self._resampler.reset()
+            self.truncate(start)
+        else:
+            start = self._end
+        samples = self._resampler.push(decode_samples(pcm, AudioFormat.PCM16))
+        if len(samples):
+            self._pieces.append((start, samples))
+            self._end = start + len(samples)
+            self._touch(start)
+
+    def truncate(self, position: int) -> None:
+        """Nothing sounds from `position` on."""
+        while self._pieces and self._pieces[-1][0] >= position:
+            self._pieces.pop()
+        if self._pieces:
+            start, samples = self._pieces[-1]
+            if start + len(samples) > position:
+                self._pieces[-1] = (start, samples[: position - start])
+        if position < self._end:
+            self._touch(position)
+            self._end = position
+
+    def forget_before(self, position: int) -> None:
+        """Drop what ended before `position`."""
+        while self._pieces and self._pieces[0][0] + len(self._pieces[0][1]) <= position:
+            self._pieces.popleft()
+
+    def sounds_between(self, start: int, end: int) -> bool:
+        """Whether anything plays in [start, end)."""
+        return any(at < end and at + len(samples) > start for at, samples in self._pieces)
+
+    def read(self, start: int, end: int) -> Float32:
+        """The samples of [start, end), at int16 scale."""
+        out = np.zeros(end - start, np.float32)
+        for at, samples in self._pieces:
+            first, last = max(start, at), min(end, at + len(samples))
+            if first < last:
+                out[first - start : last - start] = samples[first - at : last - at]
+        return out
+
+    def _touch(self, position: int) -> None:
+        self.changed_from = (
+            position if self.changed_from is None else min(position, self.changed_from)
+        )

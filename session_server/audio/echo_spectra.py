@@ -1,0 +1,136 @@
+"""The echo guard's views of far end and microphone, frame by frame.
+
+Owns the history of far-end spectra over the window of possible delays. Both signals advance by FRAME_SAMPLES
+a frame. "Newest" is AHEAD frames past the microphone's frame, since an echo may come before the ledger
+expects it. Index 0 is the newest; block p ends p frames, band row j ends j hops (half a frame) before it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from session_server.audio.echo_reference import Float32, PlaybackReference
+from session_server.audio.formats import Int16
+from session_server.audio.framing import FRAME_SAMPLES
+from session_server.media import INPUT_RATE
+
+Complex64 = NDArray[np.complex64]
+
+AHEAD = 2
+"""Frames of far end past the expected time: 64 ms."""
+BLOCKS = 21
+"""Frames of delay searched: -64 to +608 ms."""
+HOP = FRAME_SAMPLES // 2
+TAIL_HOPS = 40
+"""Hops of reverberation (0.64 s) behind the longest delay."""
+ROWS = 2 * BLOCKS + TAIL_HOPS
+REACH = BLOCKS * FRAME_SAMPLES + TAIL_HOPS * HOP
+"""Samples of far end, back from the newest, that matter."""
+
+_WHITENING = 0.8
+"""Exponent by which magnitudes are levelled: 1 keeps phases only, and lets noise weigh too much."""
+_WHITENING_FLOOR = 30.0
+_BAND_HZ = (200.0, 5500.0)
+BANDS = 20
+_LOWEST_HZ, _HIGHEST_HZ = 150.0, 6000.0
+
+_FFT = 2 * FRAME_SAMPLES
+_WINDOW = np.hanning(FRAME_SAMPLES + 2)[1:-1].astype(np.float32)
+
+
+def _search_mask() -> Float32:
+    frequencies = np.fft.rfftfreq(_FFT, 1 / INPUT_RATE)
+    inside = (frequencies > _BAND_HZ[0]) & (frequencies < _BAND_HZ[1])
+    return inside.astype(np.float32)
+
+
+def _band_matrix() -> Float32:
+    """[bins of a FRAME_SAMPLES transform, BANDS]: sums powers over bands of equal ratio."""
+    bin_hz = INPUT_RATE / FRAME_SAMPLES
+    edges = np.geomspace(_LOWEST_HZ, _HIGHEST_HZ, BANDS + 1) / bin_hz
+    bins = np.maximum.accumulate(np.round(edges).astype(int))
+    for k in range(1, len(bins)):
+        bins[k] = max(bins[k], bins[k - 1] + 1)
+    matrix = np.zeros((FRAME_SAMPLES // 2 + 1, BANDS), np.float32)
+    for band in range(BANDS):
+        matrix[bins[band] : bins[band + 1], band] = 1
+    return matrix
+
+
+_MASK, _MATRIX = _search_mask(), _band_matrix()
+
+
+def _transform(signal: Float32) -> Complex64:
+    """numpy keeps single precision; its annotations do not say so."""
+    return cast("Complex64", np.fft.rfft(signal, axis=-1))
+
+
+def whitened(spectrum: Complex64) -> Complex64:
+    """The spectrum with its magnitudes levelled, limited to the band that is searched."""
+    magnitude: Float32 = np.abs(spectrum)
+    levelled: Complex64 = spectrum * (_MASK / (magnitude**_WHITENING + _WHITENING_FLOOR))
+    return levelled
+
+
+def band_powers(frames: Float32) -> Float32:
+    """[n, FRAME_SAMPLES] -> [n, BANDS]."""
+    spectrum = _transform(frames * _WINDOW)
+    energy: Float32 = np.square(spectrum.real) + np.square(spectrum.imag)
+    power: Float32 = energy @ _MATRIX
+    return power
+
+
+def microphone_spectrum(frame: Int16) -> Complex64:
+    """Whitened spectrum of the frame, placed so that products with a far-end block are correlations of the
+    whole frame at every lag inside the block."""
+    padded = np.zeros(_FFT, np.float32)
+    np.multiply(frame, _WINDOW, out=padded[FRAME_SAMPLES:])
+    return whitened(_transform(padded))
+
+
+class FarEndSpectra:
+    """Whitened blocks [BLOCKS, bins] and band powers [ROWS, BANDS] of the far end, newest first."""
+
+    def __init__(self) -> None:
+        self.blocks: Complex64 = np.zeros((BLOCKS, FRAME_SAMPLES + 1), np.complex64)
+        self.powers: Float32 = np.zeros((ROWS, BANDS), np.float32)
+        self._newest: int | None = None
+
+    def forget(self) -> None:
+        """Nothing has sounded for as long as the history reaches."""
+        self._newest = None
+
+    def advance(self, reference: PlaybackReference, newest: int) -> None:
+        """Move on to `newest` (a position); computes only what is new or has been rewritten."""
+        step = None if self._newest is None else newest - self._newest
+        changed, reference.changed_from = reference.changed_from, None
+        if step == FRAME_SAMPLES:
+            self.blocks[1:] = self.blocks[:-1]
+            self.powers[2:] = self.powers[:-2]
+            stale = FRAME_SAMPLES if changed is None else max(FRAME_SAMPLES, newest - changed)
+        else:
+            stale = REACH
+        self._newest = newest
+        self._recompute(reference, newest, stale)
+
+    def _recompute(self, reference: PlaybackReference, newest: int, stale: int) -> None:
+        """Compute again everything that touches the last `stale` samples."""
+        blocks = min(BLOCKS, -(-stale // FRAME_SAMPLES))
+        rows = min(ROWS, -(-stale // HOP))
+        oldest = newest - max(blocks * FRAME_SAMPLES, rows * HOP) - FRAME_SAMPLES
+        signal = reference.read(oldest, newest)
+        for p in range(blocks):
+            end = len(signal) - p * FRAME_SAMPLES
+            self.blocks[p] = whitened(_transform(signal[end - _FFT : end]))
+        step = signal.strides[0]
+        frames: Float32 = np.ndarray(
+            (rows, FRAME_SAMPLES),
+            np.float32,
+            signal,
+            offset=(len(signal) - FRAME_SAMPLES - (rows - 1) * HOP) * step,
+            strides=(HOP * step, step),
+        )
+        self.powers[:rows] = band_powers(frames)[::-1]
