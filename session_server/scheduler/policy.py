@@ -11,29 +11,102 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.work import WorkItem, WorkKey
+from session_server.scheduler.work import WorkItem
+
+Entry = tuple[int, int, WorkItem]
+
+
+class Doors:
+    """Which kinds of items a step can still take; shared by the bands of one queue.
+
+    Lane 0: jobs that hold their slot. Bit 1: the job needs a slot. Bit 2: its prompt is still to be read. A closed lane
+    is passed over whole, so that what cannot be taken costs a decision nothing.
+    """
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        self.open = [True] * 4
+
+    @staticmethod
+    def lane(item: WorkItem) -> int:
+        return (not item.started) + 2 * item.opening
+
+
+class _Head:
+    """The place in one lane that a merge has reached."""
+
+    __slots__ = ("_at", "_entries", "entry", "lane")
+
+    def __init__(self, lane: int, entries: list[Entry], low: int | None) -> None:
+        self.lane = lane
+        self._entries = entries
+        self._at = 0 if low is None else bisect_left(entries, (low,))
+        self.entry = entries[self._at] if self._at < len(entries) else None
+
+    def order(self) -> tuple[int, int]:
+        assert self.entry is not None
+        return self.entry[:2]
+
+    def take(self) -> Entry:
+        taken = self.entry
+        assert taken is not None
+        self._at += 1
+        self.entry = self._entries[self._at] if self._at < len(self._entries) else None
+        return taken
 
 
 class Band:
-    """Items sorted by (order, arrival in this band). One band of one stage's queue."""
+    """Items sorted by (order, serial), in up to four lanes."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_doors", "_lanes")
 
-    def __init__(self) -> None:
-        self._entries: list[tuple[int, int, WorkItem]] = []
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._lanes: dict[int, list[Entry]] = {}
 
     def add(self, order: int, serial: int, item: WorkItem) -> None:
-        insort(self._entries, (order, serial, item))
+        insort(self._lanes.setdefault(Doors.lane(item), []), (order, serial, item))
 
-    def remove(self, order: int, serial: int) -> None:
-        at = bisect_left(self._entries, (order, serial))
-        del self._entries[at]
+    def remove(self, order: int, serial: int, item: WorkItem) -> None:
+        lane = self._lanes[Doors.lane(item)]
+        del lane[bisect_left(lane, (order, serial))]
+
+    def between(self, low: int | None = None, high: int | None = None) -> Iterator[WorkItem]:
+        """Items whose order is in low..high (high excluded), from open lanes, in order."""
+        lanes = [(n, entries) for n, entries in self._lanes.items() if entries]
+        if len(lanes) == 1:
+            return self._one(*lanes[0], low, high)
+        return self._merged(lanes, low, high)
+
+    def _one(
+        self, number: int, entries: list[Entry], low: int | None, high: int | None
+    ) -> Iterator[WorkItem]:
+        doors = self._doors.open
+        at = 0 if low is None else bisect_left(entries, (low,))
+        for i in range(at, len(entries)):
+            entry = entries[i]
+            if not doors[number] or (high is not None and entry[0] >= high):
+                return
+            yield entry[2]
+
+    def _merged(
+        self, lanes: list[tuple[int, list[Entry]]], low: int | None, high: int | None
+    ) -> Iterator[WorkItem]:
+        doors = self._doors.open
+        heads = [_Head(n, entries, low) for n, entries in lanes]
+        while heads := [head for head in heads if doors[head.lane] and head.entry is not None]:
+            best = min(heads, key=_Head.order)
+            entry = best.take()
+            if high is not None and entry[0] >= high:
+                return
+            yield entry[2]
 
     def __iter__(self) -> Iterator[WorkItem]:
-        return (entry[2] for entry in self._entries)
+        return self.between()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return sum(map(len, self._lanes.values()))
 
 
 Bands = dict[int, Band]
@@ -52,9 +125,12 @@ class Policy(Protocol):
         ...
 
 
-def items(bands: Bands, band: int) -> Iterator[WorkItem]:
+def items(
+    bands: Bands, band: int, low: int | None = None, high: int | None = None
+) -> Iterator[WorkItem]:
+    """Items of one band in order, those of order low..high only."""
     found = bands.get(band)
-    return iter(found) if found is not None else iter(())
+    return found.between(low, high) if found is not None else iter(())
 
 
 def make_policy(params: SchedulerParams) -> Policy:
@@ -70,6 +146,3 @@ def make_policy(params: SchedulerParams) -> Policy:
             return LiveservePolicy(params.safe_lead_ns)
         case PolicyName.DEADLINE:
             return DeadlinePolicy(params.nearly_dry_ns)
-
-
-__all__ = ["Band", "Bands", "Policy", "WorkKey", "items", "make_policy"]

@@ -2,7 +2,7 @@
 
 Tier 0  playing and nearly dry: keeps overload from ruining those already served
 Tier 1  all that can still be met, least slack first
-Tier 2  first audio past its due time, oldest first; admission keeps this tier short
+Tier 2  first audio past its due time, longest first; admission keeps this tier short
 Below them partial recognitions by due time, then drafts by arrival.
 
 Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands still.
@@ -11,12 +11,13 @@ Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator
 
 from session_server.scheduler.policy import Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
-_PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
+_PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
 
 
 class DeadlinePolicy:
@@ -29,8 +30,10 @@ class DeadlinePolicy:
         match item.kind:
             case Kind.PLAYING:
                 return (_PLAYING, item.latest_ns)
-            case Kind.FINAL | Kind.FIRST_AUDIO:
-                return (_AWAITED, item.latest_ns)
+            case Kind.FINAL:
+                return (_FINAL, item.latest_ns)
+            case Kind.FIRST_AUDIO:
+                return (_FIRST, item.due_ns)
             case Kind.PARTIAL:
                 return (_PARTIAL, item.due_ns)
             case Kind.DRAFT:
@@ -41,27 +44,15 @@ class DeadlinePolicy:
         rest: Iterator[WorkItem] = playing
         for item in playing:
             if item.slack_ns(now) >= self._nearly_dry_ns:
-                rest = _chain(item, playing)
+                rest = itertools.chain([item], playing)
                 break
             yield item
-        late: list[WorkItem] = []
-        awaited = self._in_time(bands, now, late)
-        yield from heapq.merge(awaited, rest, key=_latest)
-        yield from late
+        yield from heapq.merge(
+            items(bands, _FINAL), items(bands, _FIRST, low=now), rest, key=_latest
+        )
+        yield from items(bands, _FIRST, high=now)
         yield from items(bands, _PARTIAL)
         yield from items(bands, _DRAFT)
-
-    def _in_time(self, bands: Bands, now: int, late: list[WorkItem]) -> Iterator[WorkItem]:
-        for item in items(bands, _AWAITED):
-            if item.kind is Kind.FIRST_AUDIO and item.due_ns < now:
-                late.append(item)
-            else:
-                yield item
-
-
-def _chain(first: WorkItem, rest: Iterator[WorkItem]) -> Iterator[WorkItem]:
-    yield first
-    yield from rest
 
 
 def _latest(item: WorkItem) -> int:

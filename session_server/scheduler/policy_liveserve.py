@@ -10,7 +10,8 @@ Below them partial recognitions, then drafts.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 from session_server.media import NS_PER_S
 from session_server.scheduler.policy import Bands, items
@@ -62,13 +63,13 @@ class LiveservePolicy:
             yield item
         if first_safe is not None:
             rest = max(1, room // 4) if urgent else room
-            yield from self._by_utility([first_safe, *playing], now, rest)
+            yield from self._by_utility(itertools.chain([first_safe], playing), now, rest)
         yield from items(bands, _PARTIAL)
         yield from items(bands, _DRAFT)
 
-    def _by_utility(self, rest: list[WorkItem], now: int, count: int) -> list[WorkItem]:
+    def _by_utility(self, rest: Iterator[WorkItem], now: int, count: int) -> Iterable[WorkItem]:
         if not self.occupancy:  # then utility falls with the lead, and that is how they are sorted
-            return rest[:count]
+            return itertools.islice(rest, count)
         return heapq.nlargest(count, rest, key=lambda item: self._utility(item, now))
 
     def _utility(self, item: WorkItem, now: int) -> float:

@@ -14,7 +14,7 @@ import heapq
 from dataclasses import replace
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
-from session_server.scheduler.policy import Band, Bands, Policy
+from session_server.scheduler.policy import Band, Bands, Doors, Policy
 from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
 _AGING = 16
@@ -43,11 +43,13 @@ class StageQueue:
         self._nearly_dry_ns = nearly_dry_ns
         self._chunks = chunks
         self._bands: Bands = {}
+        self._doors = Doors()
         self._places: dict[WorkKey, tuple[int, int, int, WorkItem]] = {}
         self._asleep: dict[WorkKey, WorkItem] = {}
         self._alarms: list[tuple[int, int, WorkKey]] = []
         self._ages: dict[WorkKey, None] = {}
         self._serial = 0
+        self._needing_slots = 0
         self._decisions = 0
 
     def __len__(self) -> int:
@@ -97,15 +99,16 @@ class StageQueue:
         self.starved = False
         if not self._places:
             return []
-        batch = _Batch(self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns)
+        batch = _Batch(
+            self._doors, self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns
+        )
         self._decisions += 1
         if self._decisions % _AGING == 0 and self._ages:
             batch.offer(self._places[next(iter(self._ages))][3], now)
         for item in self._policy.walk(self._bands, now, self.max_batch):
-            if batch.full:
+            if not batch.offer(item, now) or batch.full:
                 break
-            batch.offer(item, now)
-        self.starved = batch.short_of_slots
+        self.starved = batch.short_of_slots and self._needing_slots > 0
         for item in batch.items:
             self.remove(item.key)
         return [Choice(item, self._units(item, now, making)) for item in batch.items]
@@ -122,8 +125,9 @@ class StageQueue:
         self._serial += 1
         self._places[item.key] = (band, order, self._serial, item)
         if band not in self._bands:
-            self._bands[band] = Band()
+            self._bands[band] = Band(self._doors)
         self._bands[band].add(order, self._serial, item)
+        self._needing_slots += not item.started
 
     def _withdraw(self, key: WorkKey) -> WorkItem | None:
         asleep = self._asleep.pop(key, None)
@@ -133,7 +137,8 @@ class StageQueue:
         if place is None:
             return None
         band, order, serial, item = place
-        self._bands[band].remove(order, serial)
+        self._bands[band].remove(order, serial, item)
+        self._needing_slots -= not item.started
         return item
 
     def _wake(self, now: int) -> None:
@@ -154,9 +159,10 @@ class StageQueue:
 
 
 class _Batch:
-    """A step being put together."""
+    """A step being put together. It closes the doors behind which nothing can be taken any more."""
 
     __slots__ = (
+        "_doors",
         "_drafts_allowed",
         "_keys",
         "_nearly_dry_ns",
@@ -164,36 +170,47 @@ class _Batch:
         "_room",
         "_slots",
         "items",
-        "short_of_slots",
     )
 
-    def __init__(self, room: int, prompts: int, slots: int | None, nearly_dry_ns: int) -> None:
+    def __init__(
+        self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int
+    ) -> None:
         self.items: list[WorkItem] = []
-        self.short_of_slots = False
         self._keys: set[WorkKey] = set()
+        self._doors = doors
         self._room = room
         self._prompts = prompts
         self._slots = slots
         self._nearly_dry_ns = nearly_dry_ns
         self._drafts_allowed = True
+        self._close_doors()
 
     @property
     def full(self) -> bool:
         return len(self.items) >= self._room
 
-    def offer(self, item: WorkItem, now: int) -> None:
-        """Take the item if there is room for it. A step with a nearly dry listener carries no draft."""
-        if item.key in self._keys or (item.kind is Kind.DRAFT and not self._drafts_allowed):
-            return
-        if item.opening and not self._prompts:
-            return
-        if not item.started and self._slots is not None:
-            if not self._slots:
-                self.short_of_slots = True
-                return
-            self._slots -= 1
-        self._prompts -= item.opening
+    @property
+    def short_of_slots(self) -> bool:
+        return self._slots == 0
+
+    def offer(self, item: WorkItem, now: int) -> bool:
+        """Take the item if there is room for it. False: nothing that follows can be taken. A step with a nearly
+        dry listener carries no draft, and drafts come last."""
+        if item.kind is Kind.DRAFT and not self._drafts_allowed:
+            return False
+        if item.key in self._keys or not self._doors.open[Doors.lane(item)]:
+            return True
+        if item.opening or not item.started:
+            if not item.started and self._slots is not None:
+                self._slots -= 1
+            self._prompts -= item.opening
+            self._close_doors()
         if item.kind is Kind.PLAYING and item.slack_ns(now) < self._nearly_dry_ns:
             self._drafts_allowed = False
         self._keys.add(item.key)
         self.items.append(item)
+        return True
+
+    def _close_doors(self) -> None:
+        slot, prompt = self._slots != 0, self._prompts > 0
+        self._doors.open[:] = (True, slot, prompt, slot and prompt)
