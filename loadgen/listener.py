@@ -2,7 +2,7 @@
 
 Pure. Owns the player and one `Answer` per response of this connection. A *fence* is the first event that
 says that an answer is over before its end (`speech_started` over it, `output_audio_buffer.cleared`, a
-cancelled `response.done`); at a fence the client drops what it has not played. Audio of that answer which
+mute for good, a cancelled `response.done`); at a fence the client drops what it has not played. Audio of that answer which
 comes later is stale: counted, never played.
 """
 

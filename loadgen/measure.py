@@ -1,6 +1,6 @@
 """From what users saw to the figures of a report.
 
-Definitions (docs/loadgen.md repeats them). Times are the client's clock (`measurement_origin` client_clock).
+Definitions (the load generator's page repeats them). Times are the client's clock (`measurement_origin` client_clock).
 
 * `ttfa_ms`: end of the user's last voiced sample -> first audible sample left the player.
 * `response_ms`: receipt of `input_audio_buffer.committed` -> first audible sample. `endpoint_ms`: last voiced
@@ -134,6 +134,7 @@ def _barge_ins(records: Sequence[UserRecord]) -> dict[str, Any]:
     ducks = [b.duck - b.onset for b in all_of_them if b.duck is not None]
     return {
         "count": len(all_of_them),
+        "missed": sum(record.missed_barge_ins for record in records),
         "stopped": len(stopped),
         "answer_ended": sum(b.answer_ended for b in all_of_them),
         "ignored": sum(b.fence is None and not b.answer_ended for b in all_of_them),

@@ -75,6 +75,8 @@ class UserRecord:
     turns: list[Turn] = field(default_factory=list)
     barge_ins: list[BargeIn] = field(default_factory=list)
     backchannels: list[Backchannel] = field(default_factory=list)
+    missed_barge_ins: int = 0
+    """The answer ended before the instant at which the user would have spoken over it."""
     stale_chunks: int = 0
     stale_samples: int = 0
     leaks: int = 0

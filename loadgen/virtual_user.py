@@ -225,6 +225,7 @@ class VirtualUser:
             self._end_turn("failed", now)
         elif self._listener.heard_out(answer):
             self._heard_ns.append(now - (turn.first_audible or now))
+            self.record.missed_barge_ins += self._barge_at is not None
             self._end_turn("played", now)
         elif self._barge_at is not None and now >= self._barge_at:
             self._interrupt(turn, answer, now)

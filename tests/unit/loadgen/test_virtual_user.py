@@ -197,6 +197,14 @@ def test_an_answer_that_the_user_heard_to_its_end_is_no_stop():
     assert figures["stop_ms"]["count"] == 0
 
 
+def test_an_answer_too_short_to_interrupt_is_a_missed_barge_in():
+    script = answer(audio=tone(250))
+    plan = Plan(turns=2, barge_in=1.0, pause_ns=0, limit_ns=1000 * MS)
+    run = Run(user(plan), at(script), 8)
+    figures = measure([run.record], 1.0)["barge_in"]
+    assert (figures["count"], figures["missed"]) == (0, 1)
+
+
 def test_a_server_that_ignores_the_interruption_is_seen():
     server = Interrupted(100_000)
     plan = Plan(turns=2, barge_in=1.0, pause_ns=0, limit_ns=3000 * MS)
