@@ -185,7 +185,6 @@ SESSION_SPECS = (
     _counter("stuck_sessions", "sessions", "Sessions that a deadline moved out of a state, by state. Should stay 0.", Label("state")),
     _gauge("input_backlog_seconds", "seconds", "Microphone audio received and not yet heard, in the session with the most."),
     _gauge("outbox_bytes", "bytes", "Bytes queued towards clients, all sessions together."),
-    _counter("transcripts", "transcripts", "Recognitions of user speech, by outcome (completed, failed).", Label("outcome")),
 )  # fmt: skip
 
 TURN_SPECS = (

@@ -54,7 +54,6 @@ class Metrics:
     stuck_sessions: Counter
     input_backlog_seconds: Gauge
     outbox_bytes: Gauge
-    transcripts: Counter
     turn_first_audio_seconds: Histogram
     response_first_audio_seconds: Histogram
     turn_stage_seconds: Histogram
