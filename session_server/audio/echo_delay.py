@@ -13,7 +13,13 @@ from typing import cast
 import numpy as np
 
 from session_server.audio.echo_reference import Float32
-from session_server.audio.echo_spectra import BLOCKS, Complex64
+from session_server.audio.echo_spectra import (
+    BLOCKS,
+    FIRST_BIN,
+    SEARCH_BINS,
+    Complex64,
+    FarEndSpectra,
+)
 from session_server.audio.framing import FRAME_SAMPLES
 
 ACQUIRE = 6.0
@@ -40,7 +46,7 @@ class DelayTracker:
         """Significance of the long-term correlation at `lag`."""
         self.instant = 0.0
         """Significance of this frame's correlation alone at `lag`."""
-        self._cross: Complex64 = np.zeros((BLOCKS, FRAME_SAMPLES + 1), np.complex64)
+        self._cross: Complex64 = np.zeros((BLOCKS, SEARCH_BINS), np.complex64)
         self._variance = np.zeros(BLOCKS)
         self._unconfirmed = 0
         self._frames = 0
@@ -64,32 +70,28 @@ class DelayTracker:
             moved = self.lag + samples
             self.lag = moved if _NEAR <= moved < (BLOCKS - 1) * FRAME_SAMPLES else None
 
-    def update(self, microphone: Complex64, far_end: Complex64) -> None:
+    def update(self, microphone: Complex64, far_end: FarEndSpectra) -> None:
         """Take in one frame."""
-        product = microphone * far_end.conj()
+        product = microphone * far_end.blocks
         # of a correlation of unrelated signals: their phases are random
-        variance = (product.real**2 + product.imag**2).sum(axis=1) / (2 * FRAME_SAMPLES**2)
+        energy = np.square(microphone.real) + np.square(microphone.imag)
+        variance = (far_end.block_powers @ energy) / (2 * FRAME_SAMPLES**2)
         self._cross *= _MEMORY
         self._cross += product
         self._variance = self._variance * _MEMORY**2 + variance
         self._frames += 1
         self._unconfirmed += 1
         if self.lag is not None:
-            self._follow(product, variance)
+            self._follow(self.lag, product, variance)
         if self._frames % _SEARCH_EVERY == 0 or not self.found:
             self._search()
 
-    def _follow(self, product: Complex64, variance: Float32) -> None:
-        assert self.lag is not None
-        first = max(0, self.lag - _NEAR) // FRAME_SAMPLES
-        block = slice(first, first + 2)
-        low, high = (
-            self.lag - _NEAR - first * FRAME_SAMPLES,
-            self.lag + _NEAR - first * FRAME_SAMPLES,
-        )
-        window = slice(max(0, low), high)
-        running = np.abs(_correlation(self._cross[block]).ravel()[window])
-        alone = np.abs(_correlation(product[block]).ravel()[window])
+    def _follow(self, lag: int, product: Complex64, variance: Float32) -> None:
+        first = max(0, lag - _NEAR) // FRAME_SAMPLES
+        blocks = slice(first, first + 2)
+        window = slice(max(0, lag - _NEAR) % FRAME_SAMPLES, lag + _NEAR - first * FRAME_SAMPLES)
+        both = np.concatenate((self._cross[blocks], product[blocks]))
+        running, alone = np.abs(_correlation(both)).reshape(2, -1)[:, window]
         peak = int(np.argmax(running))
         self.strength = float(running[peak] / (self._variance[first] ** 0.5 + 1e-9))
         self.instant = float(alone.max() / (variance[first] ** 0.5 + 1e-9))
@@ -119,4 +121,6 @@ class DelayTracker:
 
 def _correlation(cross: Complex64) -> Float32:
     """[n, FRAME_SAMPLES] correlations at the lags inside each block."""
-    return cast("Float32", np.fft.irfft(cross, axis=1)[:, :FRAME_SAMPLES])
+    bins = np.zeros((len(cross), FRAME_SAMPLES + 1), np.complex64)
+    bins[:, FIRST_BIN : FIRST_BIN + SEARCH_BINS] = cross
+    return cast("Float32", np.fft.irfft(bins, axis=1)[:, :FRAME_SAMPLES])

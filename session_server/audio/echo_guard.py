@@ -23,8 +23,7 @@ from session_server.audio.echo_spectra import (
     AHEAD,
     REACH,
     FarEndSpectra,
-    band_powers,
-    microphone_spectrum,
+    microphone_views,
 )
 from session_server.audio.formats import Int16
 from session_server.audio.framing import FRAME_SAMPLES
@@ -103,8 +102,9 @@ class EchoGuard:
         self._spectra.advance(self._reference, newest)
         if int(np.abs(frame).max()) < _QUIET:
             return _NOT_ECHO
-        self._delay.update(microphone_spectrum(frame), self._spectra.blocks)
-        self._level.hear(band_powers(frame[None].astype(np.float32))[0])
+        spectrum, powers = microphone_views(frame)
+        self._delay.update(spectrum, self._spectra)
+        self._level.hear(powers)
         return self._judge()
 
     def _judge(self) -> EchoVerdict:

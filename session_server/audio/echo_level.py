@@ -48,6 +48,7 @@ class LevelModel:
         self._heard: Float64 = np.zeros((len(_DECAYS), BANDS))
         self._played: Float64 = np.zeros((len(_DECAYS), BANDS))
         self._misfit = np.full(len(_DECAYS), 6.0)
+        self._gains: Float64 = np.zeros((len(_DECAYS), BANDS))
         self._trained = False
 
     def hear(self, power: Float32) -> None:
@@ -61,9 +62,9 @@ class LevelModel:
         if not self._trained:
             self._train_on_recent(far_powers, row)
         power = self._recent[-1]
-        reverberant = _smear(far_powers, row)
         best = int(np.argmin(self._misfit))
-        echo = self._gains()[best] * reverberant[best]
+        reverberant = _smear(far_powers, row, slice(best, best + 1))[0]
+        echo = self._gains[best] * reverberant
         unexplained = np.maximum(power - _MARGIN * echo - _NOISE_MARGIN * self._noise, 0)
         heard = np.maximum(power - self._noise, _FLOOR)
         return float(np.sqrt(unexplained).sum() / np.sqrt(heard).sum())
@@ -75,10 +76,11 @@ class LevelModel:
         loud = power > _LOUD * self._noise
         if loud.any():
             heard = np.maximum(power - self._noise, _FLOOR)
-            ratio = np.log(heard / np.maximum(self._gains() * reverberant, 1e-3))
+            ratio = np.log(heard / np.maximum(self._gains * reverberant, 1e-3))
             self._misfit += 0.05 * (np.abs(ratio[:, loud]).mean(axis=1) - self._misfit)
         self._heard = self._heard * _MEMORY + np.where(loud, power, 0)
         self._played = self._played * _MEMORY + reverberant
+        self._update_gains()
 
     def _train_on_recent(self, far_powers: Float32, row: int) -> None:
         """First acquaintance: the delay was just found, so the last frames hold echo."""
@@ -89,19 +91,18 @@ class LevelModel:
             self._heard += np.where(loud, power, 0)
             self._played += _smear(far_powers, row + 2 * age)
         self._trained = True
+        self._update_gains()
 
-    def _gains(self) -> Float64:
-        """[decays, BANDS]; a band that has hardly been played leans on all bands together."""
-        overall = self._heard.sum(axis=1) / (self._played.sum(axis=1) + 1)
-        trust = 0.1 * self._played.mean(axis=1) + 1
-        gains: Float64 = (self._heard + (trust * overall)[:, None]) / (
-            self._played + trust[:, None]
-        )
-        return gains
+    def _update_gains(self) -> None:
+        """A band that has hardly been played leans on all bands together."""
+        played = self._played.sum(axis=1)
+        overall = self._heard.sum(axis=1) / (played + 1)
+        trust = played * (0.1 / BANDS) + 1
+        self._gains = (self._heard + (trust * overall)[:, None]) / (self._played + trust[:, None])
 
 
-def _smear(far_powers: Float32, row: int) -> Float32:
+def _smear(far_powers: Float32, row: int, decays: slice = slice(None)) -> Float32:
     """[decays, BANDS]: far-end power at this delay with each reverberation."""
     rows = far_powers[row - 1 : row + TAIL_HOPS]
-    smeared: Float32 = _WEIGHTS[:, : len(rows)] @ rows
+    smeared: Float32 = _WEIGHTS[decays, : len(rows)] @ rows
     return smeared

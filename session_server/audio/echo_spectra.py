@@ -7,6 +7,7 @@ expects it. Index 0 is the newest; block p ends p frames, band row j ends j hops
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import numpy as np
@@ -30,21 +31,17 @@ ROWS = 2 * BLOCKS + TAIL_HOPS
 REACH = BLOCKS * FRAME_SAMPLES + TAIL_HOPS * HOP
 """Samples of far end, back from the newest, that matter."""
 
-_WHITENING = 0.8
-"""Exponent by which magnitudes are levelled: 1 keeps phases only, and lets noise weigh too much."""
 _WHITENING_FLOOR = 30.0
+"""Magnitudes far above this are levelled, far below it they are left: noise must not weigh too much."""
 _BAND_HZ = (200.0, 5500.0)
 BANDS = 20
 _LOWEST_HZ, _HIGHEST_HZ = 150.0, 6000.0
 
 _FFT = 2 * FRAME_SAMPLES
+FIRST_BIN = math.ceil(_BAND_HZ[0] * _FFT / INPUT_RATE)
+SEARCH_BINS = int(_BAND_HZ[1] * _FFT / INPUT_RATE) - FIRST_BIN
+"""The bins of a transform of two frames that the search for the delay looks at."""
 _WINDOW = np.hanning(FRAME_SAMPLES + 2)[1:-1].astype(np.float32)
-
-
-def _search_mask() -> Float32:
-    frequencies = np.fft.rfftfreq(_FFT, 1 / INPUT_RATE)
-    inside = (frequencies > _BAND_HZ[0]) & (frequencies < _BAND_HZ[1])
-    return inside.astype(np.float32)
 
 
 def _band_matrix() -> Float32:
@@ -60,7 +57,7 @@ def _band_matrix() -> Float32:
     return matrix
 
 
-_MASK, _MATRIX = _search_mask(), _band_matrix()
+_MATRIX = _band_matrix()
 
 
 def _transform(signal: Float32) -> Complex64:
@@ -68,34 +65,39 @@ def _transform(signal: Float32) -> Complex64:
     return cast("Complex64", np.fft.rfft(signal, axis=-1))
 
 
-def whitened(spectrum: Complex64) -> Complex64:
-    """The spectrum with its magnitudes levelled, limited to the band that is searched."""
-    magnitude: Float32 = np.abs(spectrum)
-    levelled: Complex64 = spectrum * (_MASK / (magnitude**_WHITENING + _WHITENING_FLOOR))
+def _whitened(spectrum: Complex64) -> Complex64:
+    """The searched bins, their magnitudes m levelled to about m ** 0.25."""
+    searched = spectrum[FIRST_BIN : FIRST_BIN + SEARCH_BINS]
+    root = np.sqrt(np.sqrt(_power(searched)))
+    levelled: Complex64 = searched / (root * np.sqrt(root) + _WHITENING_FLOOR)
     return levelled
 
 
-def band_powers(frames: Float32) -> Float32:
-    """[n, FRAME_SAMPLES] -> [n, BANDS]."""
-    spectrum = _transform(frames * _WINDOW)
-    energy: Float32 = np.square(spectrum.real) + np.square(spectrum.imag)
-    power: Float32 = energy @ _MATRIX
+def _power(spectrum: Complex64) -> Float32:
+    power: Float32 = np.square(spectrum.real) + np.square(spectrum.imag)
     return power
 
 
-def microphone_spectrum(frame: Int16) -> Complex64:
-    """Whitened spectrum of the frame, placed so that products with a far-end block are correlations of the
-    whole frame at every lag inside the block."""
+def microphone_views(frame: Int16) -> tuple[Complex64, Float32]:
+    """(whitened searched bins, band powers) of the frame.
+
+    It sits in the second half of the transform, so that products with a far-end block are correlations of
+    the whole frame at every lag inside the block; every other bin is the transform of the frame alone.
+    """
     padded = np.zeros(_FFT, np.float32)
     np.multiply(frame, _WINDOW, out=padded[FRAME_SAMPLES:])
-    return whitened(_transform(padded))
+    spectrum = _transform(padded)
+    powers: Float32 = _power(spectrum[::2]) @ _MATRIX
+    return _whitened(spectrum), powers
 
 
 class FarEndSpectra:
-    """Whitened blocks [BLOCKS, bins] and band powers [ROWS, BANDS] of the far end, newest first."""
+    """Of the far end, newest first: conjugated whitened blocks [BLOCKS, SEARCH_BINS], their powers, and
+    band powers [ROWS, BANDS]."""
 
     def __init__(self) -> None:
-        self.blocks: Complex64 = np.zeros((BLOCKS, FRAME_SAMPLES + 1), np.complex64)
+        self.blocks: Complex64 = np.zeros((BLOCKS, SEARCH_BINS), np.complex64)
+        self.block_powers: Float32 = np.zeros((BLOCKS, SEARCH_BINS), np.float32)
         self.powers: Float32 = np.zeros((ROWS, BANDS), np.float32)
         self._newest: int | None = None
 
@@ -109,6 +111,7 @@ class FarEndSpectra:
         changed, reference.changed_from = reference.changed_from, None
         if step == FRAME_SAMPLES:
             self.blocks[1:] = self.blocks[:-1]
+            self.block_powers[1:] = self.block_powers[:-1]
             self.powers[2:] = self.powers[:-2]
             stale = FRAME_SAMPLES if changed is None else max(FRAME_SAMPLES, newest - changed)
         else:
@@ -124,7 +127,8 @@ class FarEndSpectra:
         signal = reference.read(oldest, newest)
         for p in range(blocks):
             end = len(signal) - p * FRAME_SAMPLES
-            self.blocks[p] = whitened(_transform(signal[end - _FFT : end]))
+            self.blocks[p] = _whitened(_transform(signal[end - _FFT : end])).conj()
+        self.block_powers[:blocks] = _power(self.blocks[:blocks])
         step = signal.strides[0]
         frames: Float32 = np.ndarray(
             (rows, FRAME_SAMPLES),
@@ -133,4 +137,4 @@ class FarEndSpectra:
             offset=(len(signal) - FRAME_SAMPLES - (rows - 1) * HOP) * step,
             strides=(HOP * step, step),
         )
-        self.powers[:rows] = band_powers(frames)[::-1]
+        self.powers[:rows] = (_power(_transform(frames * _WINDOW)) @ _MATRIX)[::-1]
