@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 import socket
 import time
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,8 @@ from session_server.errors import SessionServerError
 from session_server.runtime.models import missing_models, model_store, needs_models
 from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.sound_files import Synthesiser
+
+_log = logging.getLogger(__name__)
 
 QUESTION = "What is the capital city of France?"
 _WITHIN_S = 60.0
@@ -123,6 +126,10 @@ async def _round_trip(config: Config, report: CheckReport) -> Finding:
         return Finding("round trip", False, str(error), "see the message; --debug shows more")
     except TimeoutError:
         return Finding("round trip", False, f"no answer within {_WITHIN_S:g} s", "see the log")
+    except Exception as error:
+        _log.debug("the round trip failed", exc_info=True)
+        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return Finding("round trip", False, detail, "--debug shows where")
     report.round_trip = result
     heard = f'heard "{result.transcript}", answered {result.reply_seconds:g} s of speech'
     ok = bool(result.transcript.strip()) and result.reply_seconds > 0

@@ -87,7 +87,9 @@ async def _question(
     await hear_out(client, exchange)
     tell("server", exchange.reply)
     if exchange.status != "completed" or not exchange.reply.strip():
-        raise ClientError(f"the answer ended as {exchange.status!r}: {exchange.reply!r}")
+        raise ClientError(
+            f"the answer ended as {exchange.status}: {exchange.failure or 'no words'}"
+        )
     await _played(client, exchange.response_id)
     legs = [Leg(name, (after[name] - before[name]) * 1000) for name in _SERVER_LEGS]
     return exchange, legs

@@ -37,6 +37,7 @@ class Exchange:
     question: str = ""
     reply: str = ""
     status: str = ""
+    failure: str = ""
     part: Part | None = None
 
     @property
@@ -97,6 +98,8 @@ async def hear_out(client: Client, exchange: Exchange, *, within_s: float = 120.
         "response.done", 0, lambda e: e["response"]["id"] == exchange.response_id, within_s
     )
     exchange.status = done.event["response"]["status"]
+    details = done.event["response"].get("status_details") or {}
+    exchange.failure = (details.get("error") or {}).get("message") or details.get("reason") or ""
     exchange.reply = "".join(
         content.get("transcript") or content.get("text") or ""
         for item in done.event["response"]["output"]

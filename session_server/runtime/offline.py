@@ -6,24 +6,26 @@ fast as it is made, not as fast as it would be played.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from session_server.config import Config
-from session_server.media import NS_PER_MS, OUTPUT_RATE
+from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.client import Client, ClientError, append, connected
 from session_server.runtime.dialogue import (
     FIRST_AUDIO,
+    Exchange,
     hear_out,
     session_settings,
     words_of_question,
 )
-from session_server.runtime.dialogue import Exchange as _Exchange
 from session_server.runtime.server import serving
 from session_server.runtime.sound_files import read_sound, write_wav
 
 _BLOCK_BYTES = OUTPUT_RATE * 2
 _WITHIN_S = 120.0
+_ACK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,12 @@ async def manual_turn(client: Client, pcm: bytes) -> tuple[OfflineResult, bytes]
     created = await client.wait("response.created", start, within_s=_WITHIN_S)
     response_id = created.event["response"]["id"]
     await _hear_at_once(client, response_id)
-    exchange = _Exchange(response_id, "", asked_at, asked_at, created.at, asked_at)
+    exchange = Exchange(response_id, "", asked_at, asked_at, created.at, asked_at)
     await hear_out(client, exchange, within_s=_WITHIN_S)
     if exchange.status != "completed" or exchange.part is None:
-        raise ClientError(f"the answer ended with status {exchange.status or 'unknown'}")
+        raise ClientError(
+            f"the answer ended as {exchange.status}: {exchange.failure or 'no audio'}"
+        )
     first = client.find(FIRST_AUDIO, created.number)
     assert first is not None
     exchange.first_audio_at = first.at
@@ -91,21 +95,20 @@ async def manual_turn(client: Client, pcm: bytes) -> tuple[OfflineResult, bytes]
 
 
 async def _hear_at_once(client: Client, response_id: str) -> None:
-    """Acknowledge every piece as played when it arrives, until the response is done."""
-    seen = 0
-    while True:
-        done = client.find("response.done", 0, lambda e: e["response"]["id"] == response_id)
-        part = client.parts.get(response_id)
-        if part is not None and part.received > seen:
-            client.speaker.pull(part.received - part.played)
-            seen = part.received
-            for ack in client.speaker.acks(client.clock.now()):
-                await client.send(ack)
-        if done is not None:
-            return
+    """Acknowledge every piece as played soon after it arrives, until the response is done."""
+    silent_since = client.clock.now()
+    while client.find("response.done", 0, lambda e: e["response"]["id"] == response_id) is None:
         if client.closed is not None:
             raise ClientError(f"the connection closed ({client.closed}) in mid-answer")
-        try:
-            await client.next_event(_WITHIN_S)
-        except TimeoutError:
-            raise ClientError(f"nothing came for {_WITHIN_S:g} s") from None
+        part = client.parts.get(response_id)
+        if part is not None:
+            client.speaker.pull(part.received - part.played)
+        for ack in client.speaker.acks(client.clock.now()):
+            await client.send(ack)
+        count = client.count
+        with suppress(TimeoutError):
+            await client.next_event(_ACK_EVERY_S)
+        if client.count > count:
+            silent_since = client.clock.now()
+        elif client.clock.now() - silent_since > _WITHIN_S * NS_PER_S:
+            raise ClientError(f"nothing came for {_WITHIN_S:g} s")

@@ -157,7 +157,6 @@ class Server:
         except OSError as error:
             raise ConfigError(_cannot_listen(server.host, server.port, error)) from None
         self.address = Address(server.host, self._runner.addresses[0][1])
-        self._lag.start()
 
     # -- the seam to the host
 
@@ -205,6 +204,7 @@ class Server:
         ]
 
     def _watch(self) -> None:
+        self._lag.start()  # not before: reading models holds the interpreter's lock
         self.metrics.watch("sessions_active", lambda: float(len(self.registry)))
         self.metrics.watch("outbox_bytes", self._outbox_bytes)
 

@@ -42,7 +42,7 @@ def read_sound(path: Path) -> bytes:
 def write_wav(path: Path, pcm: bytes) -> None:
     """Write PCM as a WAV file."""
     try:
-        with wave.open(str(path), "wb") as file:
+        with path.open("wb") as target, wave.open(target, "wb") as file:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(OUTPUT_RATE)
