@@ -5,6 +5,9 @@ Tier 1  all that can still be met, least slack first
 Tier 2  first audio past its due time, longest first; admission keeps this tier short
 Below them partial recognitions by due time, then drafts by arrival.
 
+A larger batch is a longer step for everyone in it. So while anyone is urgent (tier 0, or awaited), what can wait
+(comfortable slack, drafts) gets at most a quarter of the batch; it is served when nobody is, or when it presses.
+
 Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands still.
 """
 
@@ -21,10 +24,11 @@ _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
 
 
 class DeadlinePolicy:
-    """A playing item with slack below `nearly_dry_ns` is in tier 0."""
+    """A playing item with slack below `nearly_dry_ns` is in tier 0, one above `comfortable_ns` can wait."""
 
-    def __init__(self, nearly_dry_ns: int) -> None:
+    def __init__(self, nearly_dry_ns: int, comfortable_ns: int) -> None:
         self._nearly_dry_ns = nearly_dry_ns
+        self._comfortable_ns = max(nearly_dry_ns, comfortable_ns)
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         match item.kind:
@@ -40,19 +44,23 @@ class DeadlinePolicy:
                 return (_DRAFT, item.arrived_ns)
 
     def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        playing = items(bands, _PLAYING)
-        rest: Iterator[WorkItem] = playing
-        for item in playing:
-            if item.slack_ns(now) >= self._nearly_dry_ns:
-                rest = itertools.chain([item], playing)
-                break
+        urgent = False
+        for item in items(bands, _PLAYING, high=now + self._nearly_dry_ns):
+            urgent = True
             yield item
-        yield from heapq.merge(
-            items(bands, _FINAL), items(bands, _FIRST, low=now), rest, key=_latest
-        )
+        pressing = now + self._comfortable_ns
+        awaited = heapq.merge(items(bands, _FINAL), items(bands, _FIRST, low=now), key=_latest)
+        soon = items(bands, _PLAYING, now + self._nearly_dry_ns, pressing)
+        for item in heapq.merge(awaited, soon, key=_latest):
+            urgent = urgent or item.kind is not Kind.PLAYING
+            yield item
+        spare = room // 4 if urgent else room
+        for item in itertools.islice(items(bands, _PLAYING, low=pressing), spare):
+            spare -= 1
+            yield item
         yield from items(bands, _FIRST, high=now)
         yield from items(bands, _PARTIAL)
-        yield from items(bands, _DRAFT)
+        yield from itertools.islice(items(bands, _DRAFT), spare)
 
 
 def _latest(item: WorkItem) -> int:

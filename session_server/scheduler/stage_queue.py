@@ -195,7 +195,7 @@ class _Batch:
 
     def offer(self, item: WorkItem, now: int) -> bool:
         """Take the item if there is room for it. False: nothing that follows can be taken. A step with a nearly
-        dry listener carries no draft, and drafts come last."""
+        dry listener carries no draft and begins no prompt: it must be short."""
         if item.kind is Kind.DRAFT and not self._drafts_allowed:
             return False
         if item.key in self._keys or not self._doors.open[Doors.lane(item)]:
@@ -207,6 +207,8 @@ class _Batch:
             self._close_doors()
         if item.kind is Kind.PLAYING and item.slack_ns(now) < self._nearly_dry_ns:
             self._drafts_allowed = False
+            self._prompts = 0
+            self._close_doors()
         self._keys.add(item.key)
         self.items.append(item)
         return True

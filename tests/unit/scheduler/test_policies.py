@@ -110,6 +110,16 @@ def test_deadline_serves_tiers_then_least_slack():
     ]
 
 
+def test_deadline_keeps_the_step_short_for_those_who_wait():
+    work = [playing(f"full{i}", 1.5 + i / 10) for i in range(8)]
+    work += [item(f"draft{i}", Kind.DRAFT, arrived=i) for i in range(8)]
+    urgent = [item("new", Kind.FIRST_AUDIO)]
+    assert order(by("deadline"), work + urgent, batch=8) == ["new", "full0", "full1"]
+    assert order(by("deadline"), work[8:] + urgent, batch=8) == ["new", "draft0", "draft1"]
+    assert order(by("deadline"), work + urgent, batch=2) == ["new"]
+    assert len(order(by("deadline"), work, batch=16)) == 16
+
+
 def test_deadline_moves_an_item_between_tiers_as_time_passes():
     work = [playing("listener", 1.0), item("first", Kind.FIRST_AUDIO, due=0.9)]
     assert order(by("deadline"), work) == ["first", "listener"]

@@ -105,6 +105,14 @@ def test_a_step_with_a_nearly_dry_listener_carries_no_draft():
     assert names(stage.choose(0)) == ["draft"]
 
 
+def test_a_step_with_a_nearly_dry_listener_begins_no_prompt():
+    stage = queue(4, nearly_dry_ns=400 * MS)
+    stage.put(item("dry", 100), 0)
+    stage.put(item("prompt", 200, Kind.FIRST_AUDIO, opening=True), 0)
+    assert names(stage.choose(0)) == ["dry"]
+    assert names(stage.choose(0)) == ["prompt"]
+
+
 def test_nobody_starves_behind_a_stream_of_more_urgent_work():
     stage = queue(1)
     stage.put(item("missed", -5000, Kind.FIRST_AUDIO), 0)
