@@ -27,6 +27,8 @@ from session_server.core.settings import CoreParams
 from session_server.errors import ClientFault
 from session_server.ids import NewId
 from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.observability.catalogue import SessionOutcome
+from session_server.observability.logs import session_log
 from session_server.observability.metrics import Metrics
 from session_server.protocol import client_events as wire
 from session_server.protocol.client_events import decode_client_event
@@ -108,7 +110,7 @@ class SessionTask:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._began = now
-        self._outcome = "closed"
+        self._outcome = SessionOutcome.CLOSED
         self._ended = False
         self._send(self._speller.session_created())
         self._arm()
@@ -152,6 +154,7 @@ class SessionTask:
 
     def start_drain(self) -> None:
         """The server goes down: the running answer may end, then the connection closes."""
+        self._outcome = SessionOutcome.DRAINED
         self._feed(events.DrainStarted())
         self._arm()
 
@@ -254,6 +257,8 @@ class SessionTask:
             case actions.PurgeAudio(response_id):
                 self._voice.cut(response_id, now)
             case actions.CloseConnection(code, reason):
+                if self._outcome is SessionOutcome.CLOSED:
+                    self._outcome = SessionOutcome.EXPIRED
                 self._outbox.close(code, reason)
             case actions.ForgetInput(before):
                 self._ears.audio.forget(before)
@@ -328,12 +333,12 @@ class SessionTask:
 
     def _crash(self, what: str) -> None:
         """A bug of ours: this session ends, with a clear error; the others go on."""
-        _log.exception("session %s: %s", self.session_id, what)
+        session_log(_log, self.session_id).exception("%s", what)
         fault = ClientFault(
             "server_error", "The server had an internal error.", type="server_error"
         )
         self._send(error_of(fault, self._speller.event_id()))
-        self._outcome = "fault"
+        self._outcome = SessionOutcome.FAULT
         self._outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
         self._end()
 
@@ -348,4 +353,4 @@ class SessionTask:
         self._listening = None
         self._services.post(CloseSession(self.session_id))
         seconds = (self._services.clock.now() - self._began) / NS_PER_S
-        self._services.metrics.session_ended(self._outcome, seconds)
+        self._services.metrics.session_ended(self._outcome.value, seconds)

@@ -8,7 +8,7 @@ decided: first-audio deadlines count from there. No sample is recorded without a
 from __future__ import annotations
 
 from session_server.core import actions, events
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_S, OUTPUT_RATE
 from session_server.observability.metrics import Metrics
 
 _VOICED = 0.5
@@ -36,6 +36,8 @@ class TurnTiming:
 
     def announcing(self, action: actions.Announcement, now: int) -> None:
         match action:
+            case actions.AnnounceMute(reversible=True):
+                self._since_onset("duck", now)
             case actions.AnnounceSpeechStopped():
                 self._speech_stopped = True
             case actions.AnnounceCommitted():
@@ -48,14 +50,19 @@ class TurnTiming:
                 pass
 
     def commanding(self, action: actions.Command, now: int) -> None:
-        onset, voiced = self._onset_ns, self._voiced_ns
-        if not isinstance(action, actions.RaiseFence) or onset is None or voiced is None:
-            return
-        if now - voiced < NS_PER_S // 2:  # else it was not speech that raised the fence
-            self._record("interruption_stop_seconds", "fence", now - onset)
+        match action:
+            case actions.RaiseFence():
+                self._since_onset("fence", now)
+            case actions.ReportFrontier(_, mark):
+                lead = (mark.sent - mark.played) / mark.rate
+                self._metrics.count("playback_lead_seconds", None, lead)
+            case _:
+                pass
 
     def sending(self, action: actions.SendAudio, now: int) -> None:
         """The first audio after a turn ends the wait for it."""
+        seconds = len(action.pcm) / (2 * OUTPUT_RATE)
+        self._metrics.count("audio_sent_seconds", None, seconds)
         if not self._waiting or self.turn_end_ns is None:
             return
         self._waiting = False
@@ -68,7 +75,14 @@ class TurnTiming:
         if self._speech_stopped and self._voiced_ns is not None:
             self._waiting = True
             self._record("endpointing_delay_seconds", None, now - self._voiced_ns)
+            self._record("turn_stage_seconds", "endpoint", now - self._voiced_ns)
         self._speech_stopped = False
+
+    def _since_onset(self, leg: str, now: int) -> None:
+        """Time from the onset of the speech that is going on; nothing where none is."""
+        onset, voiced = self._onset_ns, self._voiced_ns
+        if onset is not None and voiced is not None and now - voiced < NS_PER_S // 2:
+            self._record("interruption_stop_seconds", leg, now - onset)
 
     def _record(self, name: str, label: str | None, span_ns: int) -> None:
         self._metrics.count(name, label, span_ns / NS_PER_S)
