@@ -121,7 +121,11 @@ class PlaybackLedger:
     def _blocked_until(self, size: int, now: int) -> int | None:
         """None: not blocked. The listener must have reached `queued + size - lead` first."""
         needed = self.queued + size - self._lead
-        if needed <= 0 or needed <= self.played(now):
+        if needed <= 0:  # the first second; less while earlier audio of the lane still plays
+            origin = max(now, self.floor_ns) if self._origin is None else self._origin
+            instant = origin + -(-needed * NS_PER_S // self.rate)
+            return instant if instant > now else None
+        if needed <= self.played(now):
             return None
         if self._origin is None or needed > self.sent:
             return _NEVER
