@@ -43,7 +43,6 @@ class SchedulerParams:
     first_audio_s: float = 1.0
     nearly_dry_s: float = 0.4
     safe_lead_s: float = 1.0
-    comfortable_s: float = 1.0
     utilisation: float = 0.9
     cores: float = 2.0
     transport_s: float = 0.02
@@ -77,10 +76,6 @@ class SchedulerParams:
     @property
     def safe_lead_ns(self) -> int:
         return int(self.safe_lead_s * NS_PER_S)
-
-    @property
-    def comfortable_ns(self) -> int:
-        return int(self.comfortable_s * NS_PER_S)
 
     @property
     def transport_ns(self) -> int:

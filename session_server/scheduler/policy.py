@@ -145,4 +145,4 @@ def make_policy(params: SchedulerParams) -> Policy:
         case PolicyName.LIVESERVE:
             return LiveservePolicy(params.safe_lead_ns)
         case PolicyName.DEADLINE:
-            return DeadlinePolicy(params.nearly_dry_ns, params.comfortable_ns)
+            return DeadlinePolicy(params.nearly_dry_ns, params.first_audio_ns)

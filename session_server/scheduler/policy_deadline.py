@@ -24,7 +24,8 @@ _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
 
 
 class DeadlinePolicy:
-    """A playing item with slack below `nearly_dry_ns` is in tier 0, one above `comfortable_ns` can wait."""
+    """A playing item with slack below `nearly_dry_ns` is in tier 0, one above `comfortable_ns` (the first-audio
+    objective: longer than any first answer may take) can wait."""
 
     def __init__(self, nearly_dry_ns: int, comfortable_ns: int) -> None:
         self._nearly_dry_ns = nearly_dry_ns
