@@ -3,7 +3,8 @@
 Owns decoder, framer, echo guard and voice activity detector of one session, and the bytes of its input time
 line. Positions: samples at INPUT_RATE. The resampler keeps a few milliseconds; a `clear` or a change of
 format drops them, and zeros take their place, so that what is heard and what was appended stay on one
-time line.
+time line. One append is worked off in pieces of PIECE_MS, so that no step costs more than such a piece, however long the
+append is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from session_server.audio.input_decoder import InputDecoder
 from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.input_audio import InputAudio
+
+PIECE_MS = 100
 
 
 class Ears:
@@ -44,11 +47,14 @@ class Ears:
 
     def listen(self, data: bytes, now: int) -> Iterator[AudioAppended | SpeechProbability]:
         """Events of one append; `now` is when it arrived."""
-        heard = self._decoder.push(data)
-        self.audio.append(self._raw(data), heard.tobytes())
-        yield AudioAppended(self.audio.appended_end)
-        for frame, end in self._framer.push(heard):
-            yield self._judge(frame, end, now)
+        size = self.format.rate * PIECE_MS // 1000 * self.format.bytes_per_sample
+        for at in range(0, len(data), size):
+            piece = data[at : at + size]
+            heard = self._decoder.push(piece)
+            self.audio.append(self._raw(piece), heard.tobytes())
+            yield AudioAppended(self.audio.appended_end)
+            for frame, end in self._framer.push(heard):
+                yield self._judge(frame, end, now)
 
     def _judge(
         self, frame: np.ndarray[tuple[int], np.dtype[np.int16]], end: int, now: int
