@@ -1,0 +1,61 @@
+"""The session beside it: it talks while something bad happens to another one, and must not notice.
+
+Its answer's audio is compared sample by sample with what the simulated vocoder says for its response, and a listener that
+plays from the first delta on must never have run dry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from engines.sim.wave import verify
+from tests.integration.server.caller import Caller, calling
+
+LONGEST_GAP_S = 0.25
+"""The lead is 1 s, so a gap means a stall of more than that. The rest is for a machine that several test runs share."""
+AFTERWARDS_S = 0.3
+
+
+class Bystander:
+    """A session in the middle of a long answer."""
+
+    def __init__(self, caller: Caller, response_id: str) -> None:
+        self.caller = caller
+        self.response_id = response_id
+
+    async def assert_undisturbed(self) -> None:
+        """It goes on talking, without fault or gap; then it can be stopped, and asked again."""
+        caller, name = self.caller, self.response_id
+        await caller.hear(name, AFTERWARDS_S)
+        assert caller.of("error") == []
+        await caller.send({"type": "response.cancel"})
+        assert (await caller.ended(name))["status"] == "cancelled"
+        report = verify(caller.pcm(name), name)
+        assert report.faults == ()
+        assert report.samples > 0
+        assert caller.streams[name].longest_gap_s() <= LONGEST_GAP_S
+        await assert_answers(caller, "And now")
+        assert caller.of("error") == []
+        caller.assert_lawful()
+
+
+async def assert_answers(caller: Caller, text: str) -> None:
+    """A short question gets its whole answer, in words and in sound."""
+    name = await caller.ask(text)
+    response = await caller.ended(name)
+    assert response["status"] == "completed", response["status_details"]
+    assert response["output"][-1]["content"][0]["transcript"].startswith(f"You said: {text}.")
+    report = verify(caller.pcm(name), name)
+    assert report.complete, report
+
+
+@asynccontextmanager
+async def bystander(url: str, *, key: str | None = None) -> AsyncIterator[Bystander]:
+    """A bystander that is already talking; it is checked at the end of the block."""
+    async with calling(url, key=key) as caller:
+        name = await caller.ask("Something long from the bystander")
+        await caller.hear(name, 0.05)
+        beside = Bystander(caller, name)
+        yield beside
+        await beside.assert_undisturbed()

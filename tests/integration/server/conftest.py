@@ -1,0 +1,114 @@
+"""A whole server on simulated engines: port 0, real WebSockets on loopback, the event loop that production runs on.
+
+Engines cost no time unless a test says so, and speak 80 characters a second, so that a short answer takes half
+a second and a long one half a minute. When a test is over, every session must be gone, and with it all that the
+engine host held for it; and nothing may have been logged as an error but what the test announced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from session_server.config import load
+from session_server.runtime.loop import loop_factory
+from session_server.runtime.server import Server
+
+OpenServer = Callable[..., AbstractAsyncContextManager[Server]]
+
+STAGES = ("asr", "turn", "thinker", "talker", "codec", "vocoder")
+_OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "asr": {"seconds_per_word": 0.1},
+    "thinker": {"words": 6, "long_words": 400, "max_tokens": 4000, "slots": 64},
+    "talker": {"units_per_char": 1},
+}
+_FLAGS: Mapping[str, object] = {
+    "server.host": "127.0.0.1",
+    "server.port": 0,
+    "server.close_wait_s": 0.5,
+    "drain.close_s": 1.0,
+    "observability.loop_lag_ms": 60_000,
+}
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that the server runs on."""
+    return {"server": loop_factory()}
+
+
+def _flags(
+    options: Mapping[str, Mapping[str, object]], flags: Mapping[str, object]
+) -> dict[str, object]:
+    merged = {**_FLAGS, **flags}
+    for stage in STAGES:
+        for name, value in {**_OPTIONS.get(stage, {}), **options.get(stage, {})}.items():
+            merged[f"graph.stages.{stage}.options.{name}"] = value
+    return merged
+
+
+@asynccontextmanager
+async def _serving(
+    options: Mapping[str, Mapping[str, object]], flags: Mapping[str, object]
+) -> AsyncIterator[Server]:
+    server = Server(load(Path("configs/sim.yaml"), flags=_flags(options, flags)).config)
+    await server.start()
+    try:
+        yield server
+        await until(lambda: len(server.registry) == 0)
+        await until_intact(server)
+    finally:
+        await server.stop()
+
+
+async def until_intact(server: Server) -> None:
+    """Steps under way may end; then the host holds nothing."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + 5
+    while True:
+        try:
+            server.host.check_integrity()
+        except AssertionError:
+            if loop.time() > until_s:
+                raise
+            await asyncio.sleep(0.005)
+        else:
+            return
+
+
+async def until(condition: Callable[[], bool], within_s: float = 8.0) -> None:
+    """Wait for something inside the server that tells nobody."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def serve(caplog: pytest.LogCaptureFixture) -> OpenServer:
+    """Opens servers. `options`: those of the engines by stage; `expect`: what may be logged as an error; other
+    keywords are configuration keys with two underscores for the dot."""
+
+    @asynccontextmanager
+    async def open_server(
+        options: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        expect: str | None = None,
+        **flags: object,
+    ) -> AsyncIterator[Server]:
+        dotted = {key.replace("__", "."): value for key, value in flags.items()}
+        with caplog.at_level(logging.WARNING):
+            async with _serving(options or {}, dotted) as server:
+                yield server
+        errors = [
+            record.getMessage()
+            for record in caplog.records
+            if record.levelno >= logging.ERROR
+            and not (expect is not None and expect in record.getMessage())
+        ]
+        assert errors == []
+
+    return open_server
