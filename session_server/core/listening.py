@@ -249,14 +249,10 @@ class Listening:
 
     def _end_turn(self, utterance: Utterance, end: int) -> None:
         """The user has finished: close the speech, commit it, respond."""
-        context = self._context
         end = min(max(end, utterance.voiced_end), self._buffer.end)
-        silence = max(0, end - utterance.voiced_end)
-        context.count("endpointing_delay_seconds", None, silence / INPUT_RATE)
+        respond = self._context.settings.turn_detection.create_response
         self.close_speech(utterance, end)
-        self._turns.commit(
-            utterance.item_id, utterance.start, end, context.settings.turn_detection.create_response
-        )
+        self._turns.commit(utterance.item_id, utterance.start, end, respond)
 
     def close_speech(self, utterance: Utterance, end: int) -> None:
         """`speech_stopped`, and no open utterance any more; what was begun ahead of the commit stays."""

@@ -127,11 +127,14 @@ class Requests:
         self._hear_item(item)
 
     def _hear_item(self, item: Item) -> None:
-        """Ask for the words of audio that came inside the item without a transcript."""
+        """Ask for the words of audio that came inside the item without a transcript (none: length 0)."""
         if isinstance(item, Message):
             for index, part in enumerate(item.content):
-                if isinstance(part, InputAudioContent) and part.transcript is None:
-                    self._works.recognise_inside(item.id, index, part.end_sample)
+                match part:
+                    case InputAudioContent(transcript=None, end_sample=end) if end > 0:
+                        self._works.recognise_inside(item.id, index, end)
+                    case _:
+                        pass
 
     def trim(self) -> None:
         """Keep the conversation within its bound; the oldest items leave."""

@@ -34,6 +34,7 @@ class Observer:
         self.item_of: dict[str, str] = {}
         self.output_playing: set[str] = set()
         self.closed = False
+        self.purged: set[str] = set()
 
     def see(self, action: a.Action) -> None:
         assert not (self.closed and type(action).__name__.startswith("Announce"))
@@ -72,6 +73,8 @@ class Observer:
         if view.status == "failed":
             assert view.error_code
             assert view.error_message
+        if view.status == "cancelled" and self.queued[view.id]:
+            assert view.id in self.purged, "stale audio may still be in the transport"
         if view.status == "cancelled":
             assert view.reason in ("turn_detected", "client_cancelled")
 
@@ -122,6 +125,9 @@ class Observer:
         assert action.start_sample == self.queued[rid], "a sample is missing or sent twice"
         assert 0 < len(action.pcm) // 2 <= 2400
         self.queued[rid] += len(action.pcm) // 2
+
+    def _on_PurgeAudio(self, action: a.PurgeAudio) -> None:
+        self.purged.add(action.response_id)
 
     def _on_RaiseFence(self, action: a.RaiseFence) -> None:
         assert action.epoch > self.epochs[action.lane], "an epoch fell"

@@ -35,7 +35,7 @@ from session_server.media import NS_PER_MS, WordSpan
 
 from .session_observer import Observer
 
-pytestmark = pytest.mark.property
+pytestmark = [pytest.mark.property, pytest.mark.timeout(180)]
 
 WORD = 2_400  # samples of one word: 100 ms
 FRAME = 512
@@ -90,6 +90,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.generated: dict[str, int] = {}
         self.said: dict[str, list[WordSpan]] = {}
         self.chars: dict[str, int] = {}
+        self.untimed: set[str] = set()
         self.calls: dict[str, int] = {}
         self.items: list[str] = []
         self.call_ids: list[str] = []
@@ -115,6 +116,34 @@ class SessionMachine(RuleBasedStateMachine):
                     self.items.append(item.id)
                 case a.AnnounceCallDone():
                     self.call_ids.append(action.call_id)
+
+        self._check_cuts(actions)
+
+    def _check_cuts(self, actions: list[a.Action]) -> None:
+        """A cancelled answer keeps exactly the words whose audio ends at or before the frontier."""
+        cuts = {
+            x.item_id: x.audio_end_ms * 24 for x in actions if isinstance(x, a.AnnounceTruncated)
+        }
+        for action in actions:
+            if not isinstance(action, a.AnnounceResponseDone):
+                continue
+            view = action.response
+            shot = self.session.snapshot(view.id)
+            item_id = self.observer.item_of.get(view.id)
+            if view.status != "cancelled" or shot is None or item_id is None:
+                continue
+            if view.id in self.untimed or view.modality is Modality.TEXT or view.out_of_band:
+                continue
+            item = next(x for x in view.output if x.id == item_id)
+            heard = (
+                getattr(item.content[0], "transcript", "").split()
+                if isinstance(item, Message)
+                else []
+            )
+            frontier = min(shot.played, cuts.get(item_id, shot.played + 24)) if shot.played else 0
+            if item_id in cuts and self.settings.playback is None:
+                frontier = cuts[item_id]
+            assert abs(len(heard) - frontier // WORD) <= (0 if frontier % WORD else 1)
 
     def feed(self, event: e.Event) -> None:
         self.act(self.session.handle(event, self.now))
@@ -233,6 +262,8 @@ class SessionMachine(RuleBasedStateMachine):
             word = f"{lead}w{number}"
             spans.append(WordSpan(at + len(lead), at + len(word), sample, sample + WORD))
             text, at, sample = text + word, at + len(word), sample + WORD
+        if not timed:
+            self.untimed.add(rid)
         self.feed(e.TextGenerated(rid, text))
         clause = e.ClauseSpoken(
             rid, self.chars.get(rid, 0), at, start, sample, tuple(spans) if timed else ()
