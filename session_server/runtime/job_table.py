@@ -78,6 +78,9 @@ class JobTable:
         ]
 
     def add(self, key: JobKey, job: object, owner: JobOwner) -> None:
+        """Raises ValueError for a key that is there: ids are never reused."""
+        if key in self._jobs:
+            raise ValueError(f"job {key} is there already")
         self._jobs[key] = Job(owner, job)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:

@@ -44,7 +44,8 @@ class RecognitionLane:
 
     def recognise(self, request: Recognise, now: int) -> None:
         job = UtteranceJob(request.pcm, request.partial)
-        older = list(self._works.get(request.session, {}).values())
+        works = self._works.get(request.session, {})
+        older = [work for work in works.values() if work.key.work != request.work_id]
         self._add(
             Stage.ASR, request.session, request.work_id, job, request.partial, request.due_ns, now
         )
@@ -96,11 +97,13 @@ class RecognitionLane:
         if runner is None:
             self._answer_failed(work, "unsupported", f"this server has no {stage.value} stage")
             return
-        works = self._works.setdefault(session, {})
+        works = self._works.get(session, {})
+        if work_id in works:  # ids are never reused: it was said twice
+            return
         if len(works) >= self._stages.params.max_work_per_session:
             self._answer_failed(work, "overloaded", "too many recognitions of this session wait")
             return
-        works[work_id] = work
+        self._works.setdefault(session, works)[work_id] = work
         kind = Kind.PARTIAL if partial else Kind.FINAL
         step_ns = self._stages.estimates.single_ns(stage)
         runner.submit(work.key, job, self)

@@ -120,6 +120,15 @@ async def test_a_cancelled_recognition_is_never_answered(open_bench, gated_asr):
 
 
 @pytest.mark.asyncio
+async def test_a_recognition_asked_for_twice_is_answered_once(open_bench):
+    bench = await open_bench()
+    bench.post(OpenSession("s"), recognise("w"), recognise("w"))
+    await bench.settle()
+    assert sum(isinstance(m, RecognitionDone) for m in bench.got) == 1
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
 async def test_a_flood_of_recognitions_is_bounded(open_bench, gated_asr):
     make, gate, _ = gated_asr
     bench = await open_bench(make=make)

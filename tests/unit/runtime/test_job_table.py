@@ -73,6 +73,11 @@ def test_a_slot_freed_is_a_slot_to_use_in_the_same_plan(table):
     assert table.plan([B]) == [Release(A), Start(B, "job b")]
 
 
+def test_a_key_is_used_once(table):
+    with pytest.raises(ValueError, match="already"):
+        table.add(A, "again", Owner())
+
+
 def test_a_lost_engine_is_owed_nothing(table):
     table.plan([A])
     table.started(A)
