@@ -292,7 +292,10 @@ class EngineHost:
         if message.session not in self._sessions:
             self._metrics.stale("host")
             return
-        self._deliver(message)
+        try:
+            self._deliver(message)
+        except Exception:  # one session's fault must not stop a stage that others use
+            _LOG.exception("session %s could not take a message", message.session)
 
     def _over(self, response: ResponsePipeline) -> None:
         session = self._sessions.get(response.session)

@@ -195,7 +195,7 @@ async def test_sessions_that_think_at_once_share_steps(open_bench):
     await bench.close(*(f"s{i}" for i in range(4)))
 
 
-@pytest.mark.parametrize("capacity", [{"clause": 1, "chunk": 1}, {"token": 8}])
+@pytest.mark.parametrize("capacity", [{"clause": 1, "chunk": 1}, {"token": 8}, {"token": 3}])
 @pytest.mark.asyncio
 async def test_narrow_edges_slow_an_answer_and_lose_nothing(open_bench, capacity):
     bench = await open_bench(capacity=capacity)

@@ -8,9 +8,19 @@ import pytest
 
 from engines.base import Capabilities, JobKey, NoCapacity, Stage, StepResult
 from engines.sim.talker import SimTalker, TalkerOptions
+from engines.sim.thinker import SimThinker, ThinkerOptions
 from engines.sim.wave import verify
 from session_server.errors import ConfigError, ModelsMissing
-from session_server.runtime.messages import Failed, JudgeTurn, OpenSession, Recognise, WorkFailed
+from session_server.runtime.messages import (
+    CallStarted,
+    Failed,
+    JudgeTurn,
+    OpenSession,
+    Recognise,
+    SessionOpened,
+    ToolSpec,
+    WorkFailed,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -238,4 +248,66 @@ async def test_a_server_without_a_turn_model_says_so(open_bench):
     bench.post(OpenSession("s"), JudgeTurn("s", "w", bytes(3200), bench.clock.now()))
     (failed,) = [m for m in bench.got if isinstance(m, WorkFailed)]
     assert failed.code == "unsupported"
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_a_malformed_call_that_had_begun_fails_the_response(open_bench, replace_engine):
+    class Sloppy(SimThinker):
+        def _answer(self, job):
+            return '<tool_call>{"name": "look_up", "arguments": {"a": 1, oops</tool_call> Well.'
+
+    make = replace_engine(Stage.THINKER, lambda: Sloppy(ThinkerOptions()))
+    bench = await open_bench(make=make)
+    bench.ask("r", tools=(ToolSpec("look_up", "Looks up", "{}"),))
+    await bench.ended("r")
+    assert isinstance(bench.of("r")[0], CallStarted)
+    assert "malformed" in bench.end("r").message
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_a_call_of_an_unknown_tool_is_left_out_and_the_rest_is_said(
+    open_bench, replace_engine
+):
+    class Inventive(SimThinker):
+        def _answer(self, job):
+            return '<tool_call>{"name": "nothing", "arguments": {}}</tool_call> It is fine.'
+
+    make = replace_engine(Stage.THINKER, lambda: Inventive(ThinkerOptions()))
+    bench = await open_bench(make=make)
+    bench.ask("r")
+    await bench.ended("r")
+    assert bench.text("r") == "It is fine."
+    assert verify(bench.pcm("r"), "r").complete
+    await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_chokes_on_a_message_harms_no_other(open_bench):
+    bench = await open_bench()
+
+    def choke(message):
+        if message.session == "bad" and not isinstance(message, SessionOpened):
+            raise RuntimeError("cannot take this")
+
+    bench.hook = choke
+    bench.ask("bad", session="bad")
+    bench.ask("good", session="good")
+    await bench.ended("good", "bad")
+    assert verify(bench.pcm("good"), "good").complete
+    await bench.close("good", "bad")
+
+
+@pytest.mark.asyncio
+async def test_a_talker_that_gives_no_speech_fails_its_response(open_bench, replace_engine):
+    class Blank(SimTalker):
+        def step(self, batch):
+            return [StepResult(request.key, units=1, finished=True) for request in batch]
+
+    make = replace_engine(Stage.TALKER, lambda: Blank(TalkerOptions()))
+    bench = await open_bench(make=make)
+    bench.ask("r")
+    await bench.ended("r")
+    assert "no speech" in bench.end("r").message
     await bench.close("s")

@@ -10,6 +10,8 @@ from engines.base import Stage
 from engines.sim.asr import SimAsr
 from session_server.media import NS_PER_S
 from session_server.runtime.messages import (
+    AdoptDraft,
+    CancelResponse,
     CancelWork,
     CloseSession,
     Failed,
@@ -192,3 +194,24 @@ async def test_a_waiting_turn_is_let_in_when_another_ends(open_bench):
     bench.post(CloseSession("a"))
     await bench.until(lambda: bool(bench.chunks("second")))
     await bench.close("b")
+
+
+@pytest.mark.asyncio
+async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(open_bench):
+    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
+    bench = await open_bench(
+        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
+    )
+    bench.ask("first", "Tell me a long story", session="a")
+    await bench.until(lambda: bool(bench.chunks("first")))
+    bench.ask("dropped", session="b", epoch=None)
+    bench.ask("draft", session="b", epoch=None)
+    bench.post(CancelResponse("b", "dropped"))
+    first = len(bench.chunks("first"))
+    await bench.until(lambda: len(bench.chunks("first")) > first + 1)
+    assert not bench.of("draft")
+    bench.post(AdoptDraft("b", "draft", "default", 1))
+    await bench.ended("draft")
+    assert isinstance(bench.end("draft"), Failed)
+    assert not bench.of("dropped")
+    await bench.close("a", "b")
