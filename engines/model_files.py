@@ -152,7 +152,7 @@ RECIPES: tuple[Recipe, ...] = (
         "smollm",
         1,
         (
-            BuiltFile(SMOLLM_GRAPH, 180_519_308, "Apache-2.0", _SMOLLM),
+            BuiltFile(SMOLLM_GRAPH, 167_715_634, "Apache-2.0", _SMOLLM),
             BuiltFile(SMOLLM_TOKENIZER, 3_522_656, "Apache-2.0", _SMOLLM),
         ),
         inputs=(SMOLLM_GGUF,),

@@ -42,7 +42,7 @@ class AnswerLength:
 
 
 def answer_length(job: ThinkJob, room: int) -> AnswerLength:
-    """The length for `job`; `room` is what its slot has left (or will have)."""
+    """The length for `job`, at most `room`."""
     asked = _last_request(job)
     story = _STORY.search(asked) is not None
     if not job.spoken:
@@ -56,9 +56,9 @@ def answer_length(job: ThinkJob, room: int) -> AnswerLength:
     if job.max_tokens is not None and (job.max_tokens < length.hard or not story):
         wanted = max(1, job.max_tokens)
         length = AnswerLength(min(length.least, wanted), wanted, wanted, reported=True)
-    if room < length.hard:
-        length = AnswerLength(min(length.least, room), min(length.soft, room), max(1, room))
-    return length
+    return AnswerLength(
+        min(length.least, room), min(length.soft, room), min(length.hard, room), length.reported
+    )
 
 
 def ends_sentence(text: str) -> bool:

@@ -55,8 +55,8 @@ class ChatTemplate:
     def render(self, job: ThinkJob, room: int) -> Prompt:
         """The job's prompt in at most `room` tokens."""
         fixed = len(self._examples) + len(self._opening)
-        tools = job.tools if job.tool_choice != "none" else ()
-        system = self._system(job.instructions, tools, max(0, room - fixed) * 3 // 4)
+        # with tool_choice "none" the tools stay: what the slot knows of the prompt stays valid
+        system = self._system(job.instructions, job.tools, max(0, room - fixed) * 3 // 4)
         prefix = system + self._examples
         left = room - len(prefix) - len(self._opening)
         messages = [self._render(message) for message in job.messages]

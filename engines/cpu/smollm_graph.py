@@ -5,8 +5,13 @@
     outputs  logits f32 [B,V] at last_idx, pres_k.{l} and pres_v.{l}
 
 A caller binds past and pres to the same memory: the attention operator then writes new keys and values in
-place. Products quantise each row of activations by itself, so results depend neither on the batch nor on
-how a prompt is cut into chunks.
+place. Results depend neither on the batch nor on how a prompt is cut into chunks: each row of activations
+is quantised by itself, and products are exact in integers.
+
+Most layers multiply u8 activations by s8 weights, twice as fast at reading prompts as block-wise products. The weights
+use 7 of their 8 bits: kernels for processors without VNNI add two products in 16 bits, which 8 bits can overflow. The
+second product of the feed-forward part, whose inputs have outliers, and the output layer, which runs for one row,
+keep block-wise 8-bit weights. Against float weights: KL 0.031 (0.006 with block-wise products throughout).
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ Weights = Mapping[str, NDArray[np.float32]]
 _BLOCK = 64
 _MICROSOFT = "com.microsoft"
 _INT8_ACTIVATIONS = 4
+_COLUMN_LARGEST = 63
+_LARGEST = 127
+_MIDDLE = 128
+_TINY = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +55,20 @@ class ModelShape:
 SMOLLM2_135M = ModelShape()
 
 
-def quantise(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def quantise_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """[out, in] to int8 of seven bits, and a scale for each output."""
+    scale = np.abs(weight).max(1) / _COLUMN_LARGEST
+    scale[scale == 0] = _TINY
+    rounded = np.clip(np.round(weight / scale[:, None]), -_COLUMN_LARGEST, _COLUMN_LARGEST)
+    return rounded.astype(np.int8), scale.astype(np.float32)
+
+
+def quantise_blocks(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """[out, in] to uint8 [out, blocks, 64] with zero point 128, and a scale for each block."""
     blocks = weight.reshape(weight.shape[0], -1, _BLOCK)
-    scale = np.abs(blocks).max(-1) / 127.0
-    scale[scale == 0] = 1e-8
-    rounded = np.clip(np.round(blocks / scale[..., None]) + 128, 0, 255)
+    scale = np.abs(blocks).max(-1) / _LARGEST
+    scale[scale == 0] = _TINY
+    rounded = np.clip(np.round(blocks / scale[..., None]) + _MIDDLE, 0, 255)
     return rounded.astype(np.uint8), scale.astype(np.float32)
 
 
@@ -79,7 +96,20 @@ class _Nodes:
         return names[0]
 
     def linear(self, x: str, weight: NDArray[np.float32], name: str) -> str:
-        values, scales = quantise(weight)
+        """x times the transposed weight: u8 rows with a scale each, s8 columns with a scale each."""
+        values, scales = quantise_columns(weight)
+        largest = self.node("ReduceMax", [self.node("Abs", [x]), "last_axis"], keepdims=1)
+        scale = self.node("Mul", [largest, "row_unit"])
+        whole = self.node("Round", [self.node("Div", [x, scale])])
+        rows = self.node("Cast", [self.node("Add", [whole, "middle"])], to=TensorProto.UINT8)
+        columns = self.constant(f"{name}_q", values.T)
+        product = self.node("MatMulInteger", [rows, columns, "middle_u8"])
+        both = self.node("Mul", [scale, self.constant(f"{name}_s", scales)])
+        return self.node("Mul", [self.node("Cast", [product], to=TensorProto.FLOAT), both])
+
+    def block_linear(self, x: str, weight: NDArray[np.float32], name: str) -> str:
+        """x times the transposed weight, 8 bits with a scale for each block of a column."""
+        values, scales = quantise_blocks(weight)
         inputs = [
             x,
             self.constant(f"{name}_q", values),
@@ -107,13 +137,14 @@ def build_graph(weights: Weights, shape: ModelShape, target: Path) -> None:
     """Write the graph of a llama-like model; `weights` by their GGUF names."""
     nodes = _Nodes(shape)
     _rotary_tables(nodes)
+    _quantisation_constants(nodes)
     x = _embed(nodes, weights["token_embd.weight"])
     for layer in range(shape.layers):
         x = _attention(nodes, weights, x, layer)
         x = _feed_forward(nodes, weights, x, layer)
     x = nodes.norm(x, weights["output_norm.weight"], "onorm")
     x = nodes.node("GatherND", [x, "last_idx"], batch_dims=1)
-    nodes.node("Identity", [nodes.linear(x, weights["token_embd.weight"], "lm")], ["logits"])
+    nodes.node("Identity", [nodes.block_linear(x, weights["token_embd.weight"], "lm")], ["logits"])
     onnx.save(_model(nodes), str(target))
 
 
@@ -123,6 +154,13 @@ def _rotary_tables(nodes: _Nodes) -> None:
     angle = np.arange(shape.positions)[:, None] * frequency[None]
     nodes.constant("cos", np.cos(angle).astype(np.float32))
     nodes.constant("sin", np.sin(angle).astype(np.float32))
+
+
+def _quantisation_constants(nodes: _Nodes) -> None:
+    nodes.constant("last_axis", np.array([-1], np.int64))
+    nodes.constant("row_unit", np.array(1 / _LARGEST, np.float32))
+    nodes.constant("middle", np.array(_MIDDLE, np.float32))
+    nodes.constant("middle_u8", np.array(_MIDDLE, np.uint8))
 
 
 def _embed(nodes: _Nodes, embedding: NDArray[np.float32]) -> str:
@@ -165,7 +203,7 @@ def _feed_forward(nodes: _Nodes, weights: Weights, x: str, layer: int) -> str:
     nodes.node("Split", [both], halves, axis=-1, num_outputs=2)
     gate = nodes.node("Mul", [halves[0], nodes.node("Sigmoid", [halves[0]])])
     product = nodes.node("Mul", [gate, halves[1]])
-    return nodes.node("Add", [x, nodes.linear(product, weight("ffn_down"), f"d{layer}")])
+    return nodes.node("Add", [x, nodes.block_linear(product, weight("ffn_down"), f"d{layer}")])
 
 
 def _model(nodes: _Nodes) -> onnx.ModelProto:

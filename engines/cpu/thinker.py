@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from engines.base import (
     Capabilities,
     JobKey,
@@ -32,7 +30,9 @@ from engines.cpu.chat_template import ChatTemplate
 from engines.cpu.grammar import CallGrammars
 from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, SlotModel
 from engines.cpu.smollm_tokenizer import END, SmolTokenizer
-from engines.cpu.thinker_answer import Answer, CallAnswer, Piece, SpokenAnswer
+from engines.cpu.thinker_answer import SpokenAnswer, unspeakable_tokens
+from engines.cpu.thinker_call import CallAnswer, ClosingTokens
+from engines.cpu.thinker_piece import LENGTH, Answer, Piece
 from engines.cpu.thinker_prefix import PrefixCache
 from engines.cpu.thinker_slots import Slot, SlotTable, runs
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
@@ -42,10 +42,6 @@ from session_server.errors import EngineFault
 _CALL_BUDGET = 160
 _LEAST_UNREAD = 2
 """Of a prompt that is known to its end this much is read again: its last logits are not kept."""
-
-
-_UNSPEAKABLE = frozenset(b"\n\r\t*#`|<>[]{}_~^\\")
-"""Lists, headings and code are for the eye."""
 
 
 @dataclass(slots=True)
@@ -232,7 +228,7 @@ class ThinkerEngine:
         text, job.early = job.early + piece.text, ""
         reason = piece.reason
         if reason is None and len(job.sequence) >= self._context:
-            reason = "max_output_tokens"
+            reason = LENGTH
         if reason is None:
             return StepResult(job.key, TokenOutput(text), units)
         job.finished = True
@@ -285,15 +281,9 @@ class _Loaded:
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer)
         self.prefixes = PrefixCache(prefix_bytes)
-        self._grammars: CallGrammars | None = None
-        self._unspeakable = np.array(
-            [
-                token
-                for token in range(tokenizer.vocabulary)
-                if _UNSPEAKABLE.intersection(tokenizer.piece(token))
-            ],
-            np.int64,
-        )
+        self._grammars = CallGrammars(str(tokenizer.path), tokenizer.vocabulary, END)
+        self._closing = ClosingTokens(tokenizer)
+        self._unspeakable = unspeakable_tokens(tokenizer)
 
     def spoken(self, job: ThinkJob, length: AnswerLength) -> SpokenAnswer:
         may_call = job.tool_choice == "auto" and bool(job.tools)
@@ -303,16 +293,14 @@ class _Loaded:
 
     def call(self, job: ThinkJob) -> CallAnswer:
         """A call of the tool that was chosen, or of any."""
-        if self._grammars is None:
-            path = str(self.tokenizer.path)
-            self._grammars = CallGrammars(path, self.tokenizer.vocabulary, END)
         tools = job.tools
         if job.tool_choice == "function":
             tools = tuple(tool for tool in tools if tool.name == job.tool_name)
             if not tools:
                 raise ValueError(f"there is no tool named {job.tool_name!r}")
         budget = min(_CALL_BUDGET, job.max_tokens or _CALL_BUDGET)
-        return CallAnswer(self.tokenizer, self._grammars.matcher(tools), budget)
+        matcher = self._grammars.matcher(tools)
+        return CallAnswer(self.tokenizer, matcher, self._closing, budget)
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> ThinkerEngine:

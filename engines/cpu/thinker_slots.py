@@ -127,9 +127,9 @@ class SlotTable:
         slot.used = 0
 
 
-def runs(active: Sequence[int], cheapest_gap: int = 3) -> list[list[int]]:
+def runs(active: Sequence[int], cheapest_gap: int = 2) -> list[list[int]]:
     """`active` slot numbers (ascending) grouped for batches over neighbouring slots. A gap of idle rows is
-    carried along when that costs less than a call of its own (a row costs about a quarter of a call)."""
+    carried along when that costs less than a call of its own (a row costs about a third of a call)."""
     groups: list[list[int]] = []
     for slot in active:
         if groups and slot - groups[-1][-1] - 1 <= cheapest_gap:

@@ -1,0 +1,101 @@
+"""A function call while it is decoded under its grammar.
+
+Tokens that the grammar leaves no choice about are appended at once, without asking the model. When the budget is
+spent the call is closed without the model: strings end, objects and arrays close. So a call is always whole
+and valid, whatever the limits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llguidance import LLMatcher
+from numpy.typing import NDArray
+
+from engines.cpu.smollm_model import Logits
+from engines.cpu.smollm_tokenizer import CharacterStream, SmolTokenizer
+from engines.cpu.thinker_piece import STOP, Piece
+from session_server.errors import EngineFault
+
+_MOST_CLOSING = 4096
+_LONGEST = 1 << 20
+_FREE_TEXT = 1000
+"""Where more tokens than this are allowed, a string is open."""
+_NEVER = np.float32(-np.inf)
+
+
+class ClosingTokens:
+    """Which of the allowed tokens brings JSON nearest to its end."""
+
+    def __init__(self, tokenizer: SmolTokenizer) -> None:
+        pieces = [tokenizer.piece(token) for token in range(tokenizer.vocabulary)]
+        self._quote = pieces.index(b'"')
+        self._brackets = [pieces.index(b"}"), pieces.index(b"]")]
+        lengths = [len(piece) or _LONGEST for piece in pieces]
+        self._lengths = np.array(lengths, np.int64)
+
+    def choose(self, allowed: NDArray[np.bool_]) -> int:
+        """The token to take; `allowed` has at least one."""
+        in_string = int(allowed.sum()) > _FREE_TEXT
+        for token in [self._quote] if in_string else self._brackets:
+            if allowed[token]:
+                return token
+        tokens = np.flatnonzero(allowed)
+        return int(tokens[self._lengths[tokens].argmin()])
+
+
+class CallAnswer:
+    """One call. After `budget` tokens it is closed without the model's help."""
+
+    def __init__(
+        self, tokenizer: SmolTokenizer, matcher: LLMatcher, closing: ClosingTokens, budget: int
+    ) -> None:
+        self._vocabulary = tokenizer.vocabulary
+        self._matcher = matcher
+        self._closing = closing
+        self._budget = budget
+        self._characters = CharacterStream(tokenizer)
+        self._count = 0
+
+    def begin(self) -> Piece:
+        """The tokens that every call starts with."""
+        return self._piece(self._forced())
+
+    def advance(self, logits: Logits) -> Piece:
+        if self._count >= self._budget:
+            return self._piece(self._close())
+        logits[~self._allowed()] = _NEVER
+        token = int(logits.argmax())
+        self._consume(token)
+        return self._piece([token, *self._forced()])
+
+    def _piece(self, tokens: list[int]) -> Piece:
+        self._count += len(tokens)
+        text = "".join(self._characters.push(token) for token in tokens)
+        return Piece(tuple(tokens), text, STOP if self._matcher.is_stopped() else None)
+
+    def _allowed(self) -> NDArray[np.bool_]:
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        return np.unpackbits(bits, bitorder="little")[: self._vocabulary].astype(np.bool_)
+
+    def _forced(self) -> list[int]:
+        """Tokens that the grammar leaves no choice about, consumed."""
+        forced: list[int] = []
+        while not self._matcher.is_stopped() and (tokens := self._matcher.compute_ff_tokens()):
+            for token in tokens:
+                self._consume(token)
+            forced += tokens
+        return forced
+
+    def _close(self) -> list[int]:
+        tokens = self._forced()
+        while not self._matcher.is_stopped():
+            token = self._closing.choose(self._allowed())
+            self._consume(token)
+            tokens += [token, *self._forced()]
+            if len(tokens) > _MOST_CLOSING:
+                raise EngineFault("the call's arguments cannot be brought to an end")
+        return tokens
+
+    def _consume(self, token: int) -> None:
+        if not self._matcher.consume_token(token):
+            raise EngineFault(f"the grammar refused a token: {self._matcher.get_error()}"[:200])
