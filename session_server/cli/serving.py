@@ -7,7 +7,7 @@ import argparse
 from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import settings
-from session_server.runtime.demo import Shown, demonstrate
+from session_server.runtime.demo import Shown, clips_to_say, demonstrate
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.server import Server
@@ -31,9 +31,10 @@ async def _announce(server: Server) -> bool:
 def demo(options: argparse.Namespace) -> int:
     config = settings(options, quiet=True).config
     fetch_if_needed(config)
+    clips = clips_to_say()
 
     async def show(server: Server) -> bool:
-        _print_shown(await demonstrate(server, options.output, tell))
+        _print_shown(await demonstrate(server, clips, options.output, tell))
         if options.once:
             return False
         tell("note", "the server keeps running; talk to it with `session-server talk`")

@@ -157,7 +157,7 @@ class Client:
         except ConnectionClosed as closed:
             self._closed = _why(closed)
         else:
-            self._closed = "the server closed it"
+            self._closed = f"{self._socket.close_code} {self._socket.close_reason}".strip()
         finally:
             self._closed = self._closed or "cancelled"
             self._news.set()

@@ -54,14 +54,18 @@ class Shown:
     wav: Path
 
 
-async def demonstrate(server: Server, wav: Path, tell: Callable[[str, str], None]) -> Shown:
+def clips_to_say() -> list[bytes]:
+    """What the demonstration says, as PCM. Heavy: make it before the server starts."""
+    voice = Synthesiser()
+    return [voice.say(text) for text in (QUESTION, LONG_WISH, INTERRUPTION)]
+
+
+async def demonstrate(
+    server: Server, clips: list[bytes], wav: Path, tell: Callable[[str, str], None]
+) -> Shown:
     """Hold the conversation. `tell(who, text)` is called as it goes on."""
     assert server.address is not None
-    voice = Synthesiser()
     tell("note", f"speaking to {server.address.ws}")
-    clips = await asyncio.to_thread(
-        lambda: [voice.say(text) for text in (QUESTION, LONG_WISH, INTERRUPTION)]
-    )
     keys = server.config.auth.keys
     async with connected(server.address.ws, key=keys[0] if keys else None) as client:
         await client.update(session_settings(None, _TURN_DETECTION))

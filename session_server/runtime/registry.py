@@ -64,10 +64,17 @@ class Connection:
 class Registry:
     """All live sessions of one server."""
 
-    def __init__(self, max_sessions: int, retry_after_s: int, new_id: NewId = random_id) -> None:
+    def __init__(
+        self,
+        max_sessions: int,
+        retry_after_s: int,
+        new_id: NewId = random_id,
+        on_refused: Callable[[Refusal], None] | None = None,
+    ) -> None:
         self._max = max_sessions
         self._retry_after_s = retry_after_s
         self._new_id = new_id
+        self._on_refused = on_refused
         self._live: dict[str, Connection] = {}
         self._empty: list[Callable[[], None]] = []
         self._blocked: tuple[Refusal, str] | None = (Refusal.STARTING, "the engines are starting")
@@ -129,4 +136,6 @@ class Registry:
 
     def _refuse(self, refusal: Refusal, message: str) -> None:
         self.refused[refusal] += 1
+        if self._on_refused is not None:
+            self._on_refused(refusal)
         raise NotAdmitted(refusal, message, self._retry_after_s)

@@ -80,7 +80,9 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.metrics = Metrics(version=_version(), config=config.scheduler.policy.value)
-        self.registry = Registry(config.scheduler.max_sessions, config.limits.retry_after_s)
+        self.registry = Registry(
+            config.scheduler.max_sessions, config.limits.retry_after_s, on_refused=self._on_refused
+        )
         self.drain = Drain(self.registry, config.drain.answer_s, config.drain.close_s)
         self._clock = clock or MonotonicClock()
         self._store = model_store(config)
@@ -178,7 +180,7 @@ class Server:
             async with asyncio.timeout(_ADMISSION_S):
                 reply = await answer
             if isinstance(reply, SessionRefused):
-                self.metrics.count("sessions_rejected", Refusal.ENGINE.value)
+                self._on_refused(Refusal.ENGINE)
                 raise NotAdmitted(Refusal.ENGINE, reply.reason, reply.retry_after_s)
             yield
         except TimeoutError:
@@ -211,6 +213,9 @@ class Server:
     def _outbox_bytes(self) -> float:
         outboxes = [c.outbox for c in self.registry.connections()]
         return float(sum(o.queued_bytes for o in outboxes if isinstance(o, WebSocketOutbox)))
+
+    def _on_refused(self, refusal: Refusal) -> None:
+        self.metrics.count("sessions_rejected", refusal.value)
 
     def _on_lag(self, seconds: float) -> None:
         self.metrics.count("event_loop_lag_seconds", value=seconds)
