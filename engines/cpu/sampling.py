@@ -1,7 +1,6 @@
 """Choosing the next token: greedy and deterministic, kept from going round in circles.
 
-Two rules: a mild penalty on recent tokens, and a run of `_RUN` tokens may not come twice in an answer (long enough
-for counting and lists, which repeat shorter runs rightly).
+Two rules: a mild penalty on recent tokens, and no run of tokens twice in an answer.
 """
 
 from __future__ import annotations
@@ -12,19 +11,21 @@ import numpy as np
 
 from engines.cpu.smollm_model import Logits
 
-_RUN = 6
+LIST_RUN = 6
+"""Long enough for counting and lists, which repeat shorter runs rightly."""
+STORY_RUN = 4
+"""Keeps a story from telling one sentence over and over with another noun."""
 _RECENT = 64
-_PENALTY = 1.08
+_PENALTY = np.float32(1.08)
 _NEVER = np.float32(-np.inf)
 
 
 class GreedyChoice:
     """The choice for one answer. `choose` edits the logits it is given."""
 
-    def __init__(self, penalty: float = _PENALTY) -> None:
-        self._penalty = np.float32(penalty)
+    def __init__(self, run: int = LIST_RUN) -> None:
         self._recent: deque[int] = deque(maxlen=_RECENT)
-        self._tail: deque[int] = deque(maxlen=_RUN - 1)
+        self._tail: deque[int] = deque(maxlen=run - 1)
         self._after: dict[tuple[int, ...], set[int]] = {}
 
     def choose(self, logits: Logits) -> int:
@@ -32,7 +33,7 @@ class GreedyChoice:
         if self._recent:
             recent = np.fromiter(set(self._recent), np.int64)
             values = logits[recent]
-            logits[recent] = np.where(values > 0, values / self._penalty, values * self._penalty)
+            logits[recent] = np.where(values > 0, values / _PENALTY, values * _PENALTY)
         for token in self._after.get(tuple(self._tail), ()):
             logits[token] = _NEVER
         return int(logits.argmax())

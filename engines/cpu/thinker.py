@@ -304,9 +304,9 @@ class _Loaded:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> ThinkerEngine:
-    """Options: `slots` (default 8), `context` in tokens (default 1024)."""
+    """Options: `slots` (default 12), `context` in tokens (default 1024)."""
     return ThinkerEngine(
         store,
-        slots=int(str(options.get("slots", 8))),
+        slots=int(str(options.get("slots", 12))),
         context=int(str(options.get("context", 1024))),
     )

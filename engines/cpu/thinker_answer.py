@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engines.cpu.answer_length import AnswerLength, ends_sentence
 from engines.cpu.chat_template import CALL_OPEN
-from engines.cpu.sampling import GreedyChoice
+from engines.cpu.sampling import LIST_RUN, STORY_RUN, GreedyChoice
 from engines.cpu.smollm_model import Logits
 from engines.cpu.smollm_tokenizer import END, LAST_CONTROL, CharacterStream, SmolTokenizer
 from engines.cpu.thinker_call import CallAnswer
@@ -48,7 +48,7 @@ class SpokenAnswer:
         self._on_call = on_call
         self._unspeakable = unspeakable
         self._call: CallAnswer | None = None
-        self._choice = GreedyChoice()
+        self._choice = GreedyChoice(STORY_RUN if length.least > 1 else LIST_RUN)
         self._characters = CharacterStream(tokenizer)
         self._count = 0
         self._text = ""
