@@ -1,0 +1,76 @@
+"""`check`: each thing that can be missing is named with its cure, and the rest is still looked at."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from session_server.config import Config, load
+from session_server.runtime.check import CheckReport, check
+
+pytestmark = pytest.mark.integration
+
+
+def simulated(port: int = 0) -> Config:
+    config = load(Path("sim.yaml")).config
+    return replace(config, server=replace(config.server, port=port))
+
+
+def finding(report: CheckReport, name: str) -> tuple[bool, str, str]:
+    (found,) = [f for f in report.findings if f.name == name]
+    return found.ok, found.detail, found.cure
+
+
+@pytest.mark.asyncio
+async def test_all_well_with_a_spoken_round_trip():
+    report = await check(simulated())
+    assert report.ok, report.findings
+    body = json.loads(json.dumps(report.as_json()))
+    assert body["ok"] is True
+    assert [f["name"] for f in body["findings"]] == ["models", "port", "round trip"]
+    trip = body["round_trip"]
+    assert set(trip) == {"transcript", "reply_text", "first_audio_ms", "reply_seconds"}
+    assert trip["reply_seconds"] > 0
+
+
+@pytest.mark.asyncio
+async def test_missing_models_are_named_with_the_cure_and_the_port_is_still_tried(tmp_path: Path):
+    config = load().config
+    models = replace(config.models, folder=str(tmp_path))
+    report = await check(replace(config, models=models, server=replace(config.server, port=0)))
+    assert not report.ok
+    ok, detail, cure = finding(report, "models")
+    assert (ok, cure) == (False, "session-server models fetch")
+    assert str(tmp_path) in detail
+    assert finding(report, "port")[0]
+    assert finding(report, "round trip") == (False, "not tried: models are missing", cure)
+
+
+@pytest.mark.asyncio
+async def test_a_port_held_by_something_else_is_named_with_the_cure():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        report = await check(simulated(port))
+    ok, detail, cure = finding(report, "port")
+    assert not ok
+    assert str(port) in detail
+    assert "--port" in cure
+
+
+@pytest.mark.asyncio
+async def test_an_engine_that_does_not_load_is_a_finding_not_a_crash():
+    config = simulated()
+    stages = tuple(
+        replace(spec, options={"nonsense": 1}) if spec.stage.value == "asr" else spec
+        for spec in config.graph.stages
+    )
+    report = await check(replace(config, graph=replace(config.graph, stages=stages)))
+    ok, detail, _cure = finding(report, "round trip")
+    assert not ok
+    assert "nonsense" in detail
