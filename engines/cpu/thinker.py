@@ -46,7 +46,8 @@ _LEAST_UNREAD = 2
 
 @dataclass(slots=True)
 class _Job:
-    """`sequence` is prompt and answer; the slot holds its first `len(slot.tokens)` tokens."""
+    """`sequence` is prompt and answer; the slot holds its first `len(slot.tokens)` tokens. `reading`: what is unread is
+    a text, not the one token chosen last; the two go through different kernels, whose last digits differ."""
 
     key: JobKey
     slot: Slot
@@ -56,15 +57,12 @@ class _Job:
     cached: int
     answer: Answer
     early: str = ""
+    reading: bool = True
     finished: bool = False
 
     @property
     def unread(self) -> int:
         return len(self.sequence) - len(self.slot.tokens)
-
-    @property
-    def answering(self) -> bool:
-        return len(self.sequence) > self.prompt
 
 
 class ThinkerEngine:
@@ -147,7 +145,9 @@ class ThinkerEngine:
             job = self._jobs.get(request.key)
             if job is None or job.finished:
                 results[request.key] = StepResult(request.key, finished=True)
-            elif job.unread > 1:
+            elif len(job.sequence) > self._context:
+                results[request.key] = self._run_out(job)
+            elif job.reading:
                 results[request.key] = self._read(loaded, job, request.max_units)
             else:
                 growing.append(job)
@@ -225,14 +225,28 @@ class ThinkerEngine:
         except Exception as error:  # a fault of one answer is that answer's
             return self._fail(job, error)
         job.sequence += piece.tokens
+        job.reading = len(piece.tokens) > 1
         text, job.early = job.early + piece.text, ""
-        reason = piece.reason
-        if reason is None and len(job.sequence) >= self._context:
-            reason = LENGTH
-        if reason is None:
-            return StepResult(job.key, TokenOutput(text), units)
+        if piece.reason is not None:
+            return self._finish(job, text, piece.reason, units)
+        if len(job.sequence) >= self._context:
+            job.early = text
+            return self._run_out(job, units)
+        return StepResult(job.key, TokenOutput(text), units)
+
+    def _run_out(self, job: _Job, units: int = 0) -> StepResult:
+        """The slot is full: the answer ends here, a call validly."""
+        try:
+            piece = job.answer.finish()
+        except Exception as error:  # a fault of one answer is that answer's
+            return self._fail(job, error)
+        job.sequence += piece.tokens
+        return self._finish(job, job.early + piece.text, piece.reason or LENGTH, units)
+
+    def _finish(self, job: _Job, text: str, reason: str, units: int) -> StepResult:
         job.finished = True
-        output = TokenOutput(text, reason, job.prompt, job.cached, len(job.sequence) - job.prompt)
+        answered = len(job.sequence) - job.prompt
+        output = TokenOutput(text, reason, job.prompt, job.cached, answered)
         return StepResult(job.key, output, units, finished=True)
 
     def _fail(self, job: _Job, error: Exception) -> StepResult:

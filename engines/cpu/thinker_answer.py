@@ -72,6 +72,10 @@ class SpokenAnswer:
             return Piece((), "", STOP)
         return self._append(token)
 
+    def finish(self) -> Piece:
+        """Stop in mid-sentence (a call is closed)."""
+        return self._call.finish() if self._call is not None else Piece((), "", LENGTH)
+
     def _append(self, token: int) -> Piece:
         self._choice.take(token)
         self._count += 1

@@ -62,11 +62,15 @@ class CallAnswer:
 
     def advance(self, logits: Logits) -> Piece:
         if self._count >= self._budget:
-            return self._piece(self._close())
+            return self.finish()
         logits[~self._allowed()] = _NEVER
         token = int(logits.argmax())
         self._consume(token)
         return self._piece([token, *self._forced()])
+
+    def finish(self) -> Piece:
+        """Close the call without the model."""
+        return self._piece(self._close())
 
     def _piece(self, tokens: list[int]) -> Piece:
         self._count += len(tokens)

@@ -21,6 +21,12 @@ class Piece:
 
 
 class Answer(Protocol):
-    """An answer while it grows. `advance` may edit the logits it is given."""
+    """An answer while it grows."""
 
-    def advance(self, logits: Logits) -> Piece: ...
+    def advance(self, logits: Logits) -> Piece:
+        """Go on; the logits may be edited."""
+        ...
+
+    def finish(self) -> Piece:
+        """End at once, because there is no room for more."""
+        ...
