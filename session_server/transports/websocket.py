@@ -217,6 +217,7 @@ async def serve_websocket(
     try:
         endpoint = make_endpoint(outbox)
         writer = asyncio.create_task(outbox.run(endpoint.on_audio_written))
+        writer.add_done_callback(lambda _: _abort_soon(request, limits))
         await _read(response, outbox, endpoint)
     finally:
         outbox.close(CLOSE_GOING_AWAY, "the connection is gone")
@@ -224,11 +225,21 @@ async def serve_websocket(
             if writer is not None:
                 await writer  # bounds itself
         finally:
-            # transport.close() would wait for ever for a peer that does not read; None: already lost
-            if request.transport is not None:
-                request.transport.abort()
+            _abort(request)
             if endpoint is not None:
                 endpoint.on_closed()
+
+
+def _abort_soon(request: web.Request, limits: WebSocketLimits) -> None:
+    """The writer has ended. A peer that takes no close frame would let `_read` wait for ever: it may still read what
+    the kernel holds, then the socket goes."""
+    asyncio.get_running_loop().call_later(limits.close_wait_s, _abort, request)
+
+
+def _abort(request: web.Request) -> None:
+    """Drop the socket and what is buffered for it; `transport.close()` would wait for a peer that does not read."""
+    if request.transport is not None:  # None: already lost, and a second abort would fail
+        request.transport.abort()
 
 
 async def _read(
