@@ -167,11 +167,7 @@ class SessionTask:
         self._pumping = False
         while not self._ended:
             if self._listening is not None:
-                event = next(self._listening, None)
-                if event is None:
-                    self._listening = None
-                else:
-                    self._feed(event)
+                self._hear_on(self._listening)
             elif self._inbox:
                 frame = self._inbox.popleft()
                 self._inbox_bytes -= len(frame)
@@ -183,6 +179,18 @@ class SessionTask:
                 self._loop.call_soon(self._pump)
                 break
         self._arm()
+
+    def _hear_on(self, listening: Iterator[events.Event]) -> None:
+        """The next step of the append that is being heard."""
+        try:
+            event = next(listening, None)
+        except Exception:
+            self._crash("input audio could not be heard")
+            return
+        if event is None:
+            self._listening = None
+        else:
+            self._feed(event)
 
     def _take(self, frame: str | bytes) -> None:
         playback = self._config.extensions.playback is not None
