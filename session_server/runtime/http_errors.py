@@ -64,6 +64,9 @@ async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.Stre
         return not_admitted(refusal)
     except web.HTTPException as error:
         return _from_http(request, error)
+    except ConnectionError:  # the peer left in the middle of its request: nobody reads this
+        _log.debug("%s %s: the peer is gone", request.method, request.path)
+        return web.Response()
     except Exception:
         _log.exception("%s %s failed", request.method, request.path)
         return failure(500, "server_error", "The server had an error; the request may be retried.")
