@@ -273,6 +273,11 @@ class Responses:
 
     # -- ends
 
+    def finish_sent(self) -> None:
+        """End every response of which all was handed over, whatever event brought the last piece out."""
+        for response in [r for r in self.live.values() if r.phase is Phase.SENDING]:
+            self.finish_if_sent(response)
+
     def finish_if_sent(self, response: Response) -> None:
         """The natural end: everything was generated and handed over."""
         if response.phase is not Phase.SENDING or response.ledger.unsent:

@@ -268,6 +268,7 @@ class Session:
         turn, responses = self._turn, self._responses
         if turn.state is TurnState.CLOSED:
             return
+        responses.finish_sent()
         if len(self._context.conversation) > self._context.params.max_items:
             self._requests.trim()
         known = turn.state in WITH_ANSWER
@@ -326,7 +327,6 @@ class Session:
         response = self._responses.live.get(response_id)
         if response is not None:
             self._responses.sending.pump(response)
-            self._responses.finish_if_sent(response)
 
     def _report(self, response_id: str) -> None:
         response = self._responses.live.get(response_id)

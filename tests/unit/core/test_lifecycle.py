@@ -290,3 +290,16 @@ def test_deadlines_fire_in_order_and_can_be_moved():
     assert timers.next() == 60
     timers.clear_all()
     assert timers.next() is None
+
+
+def test_answer_fails_after_its_last_piece_went_out_on_an_acknowledgement():
+    """The last piece may leave on any event; the response must end with it, not by its deadline."""
+    d = Drive(MANUAL, playback=True)
+    rid = d.answering(2)
+    item_id = d.last(a.AnnounceOutputItemAdded).item.id
+    d.finish(rid)
+    d.mark()
+    for played in range(6_000, 48_001, 6_000):  # a listener that plays faster than real time
+        d.feed(e.PlaybackAcked(rid, item_id, 0, min(played, d.sent_samples(rid)), 0))
+    assert d.sent_samples(rid) == 48_000
+    assert d.one(a.AnnounceResponseDone).response.status == "completed"
