@@ -278,6 +278,9 @@ class SpeechPath:
             return
         self._consume(part, result.units)
         if isinstance(result.output, Pcm) and result.output.pcm:
+            if len(result.output.pcm) % 2:
+                self._sink.fail("the vocoder engine gave half a sample")
+                return
             part.delivered += len(result.output.pcm) // 2
             self._deliver(result.output.pcm, now)
         if result.finished and not self._ended:
