@@ -11,6 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from engines.sim.wave import verify
+from session_server.audio.formats import Int16
 from session_server.audio.vad_webrtc import WebRtcVad
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import append, calling, silence
@@ -120,10 +121,10 @@ async def test_a_detector_that_breaks_ends_only_its_own_session(
     """A fault of ours in hearing is told, and closes with 1011; it does not leave a session that is deaf."""
     heard = WebRtcVad.probability
 
-    def broken(self: WebRtcVad, frame: object) -> float:
-        if getattr(frame, "max")() > 30_000:
+    def broken(self: WebRtcVad, frame: Int16) -> float:
+        if frame.max() > 30_000:
             raise FloatingPointError("the detector broke")
-        return heard(self, frame)  # type: ignore[arg-type]
+        return heard(self, frame)
 
     monkeypatch.setattr(WebRtcVad, "probability", broken)
     async with (

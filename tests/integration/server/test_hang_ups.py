@@ -127,21 +127,27 @@ STATES: list[Callable[[Server, Caller], Awaitable[None]]] = [
 @pytest.mark.asyncio
 @pytest.mark.parametrize("reach", STATES, ids=lambda reach: reach.__name__)
 async def test_hang_up(serve: OpenServer, reach: Callable[[Server, Caller], Awaitable[None]]):
-    async with serve(SLOW) as server, bystander(server.address.ws):
-        async with calling(server.address.ws) as caller:
-            await reach(server, caller)
-            caller.hang_up()
-            await only_bystander_is_left(server)
+    async with (
+        serve(SLOW) as server,
+        bystander(server.address.ws),
+        calling(server.address.ws) as caller,
+    ):
+        await reach(server, caller)
+        caller.hang_up()
+        await only_bystander_is_left(server)
 
 
 @pytest.mark.asyncio
 async def test_a_close_frame_in_mid_answer_is_answered_and_ends_all(serve: OpenServer):
-    async with serve() as server, bystander(server.address.ws):
-        async with calling(server.address.ws) as caller:
-            await mid_answer(server, caller)
-            await caller.socket.close(1000, "bye")
-            assert caller.socket.close_code == 1000
-            await only_bystander_is_left(server)
+    async with (
+        serve() as server,
+        bystander(server.address.ws),
+        calling(server.address.ws) as caller,
+    ):
+        await mid_answer(server, caller)
+        await caller.socket.close(1000, "bye")
+        assert caller.socket.close_code == 1000
+        await only_bystander_is_left(server)
 
 
 @pytest.mark.asyncio

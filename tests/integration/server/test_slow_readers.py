@@ -1,7 +1,7 @@
 """Clients that read slowly, or never: what waits for them is bounded, and nothing old arrives late.
 
-Buffers of the kernel are made small, and the whole answer is handed over at once (a lead of a minute), so that the
-outbox fills within the test.
+Buffers of the kernel are made small, and these clients ask for ten seconds of audio ahead, so that the outbox fills
+within the test; the session beside them has the usual second.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ pytestmark = pytest.mark.integration
 
 ASK = (
     {
+        "type": "session.update",
+        "session": {"type": "realtime", "extensions": {"playback": {"max_lead_ms": 10_000}}},
+    },
+    {
         "type": "conversation.item.create",
         "item": {
             "type": "message",
@@ -37,12 +41,7 @@ ASK = (
     {"type": "response.create"},
 )
 SMALL_BUFFERS = {"server__send_buffer_bytes": 4096}
-ALL_AT_ONCE = {
-    "core__lead_sent_ms": 60_000,
-    "core__lead_generated_ms": 120_000,
-    "scheduler__lead_cap_s": 120,
-    "scheduler__text_ahead_s": 120,
-}
+FAR_AHEAD = {"scheduler__lead_cap_s": 120, "scheduler__text_ahead_s": 120}
 
 
 @asynccontextmanager
@@ -89,25 +88,28 @@ async def resume(client: ClientConnection) -> Caller:
 async def test_a_client_that_never_reads_is_closed_with_1013_within_the_high_water_time(
     serve: OpenServer,
 ):
-    limits = {**SMALL_BUFFERS, **ALL_AT_ONCE, "server__outbox_wait_s": 0.8}
-    async with serve(**limits) as server, bystander(server.address.ws):
-        async with not_reading(server) as client:
-            session_id = await ask(client)
-            outbox = outbox_of(server, session_id)
-            await until(lambda: outbox.queued_bytes > 100_000)
-            await until(lambda: outbox.closing is not None, within_s=3)
-            assert outbox.closing == (1013, "the client reads too slowly")
-            assert outbox.queued_bytes < 100_000, "what it will never read was not given up"
-            await until(lambda: len(server.registry) == 1, within_s=3)
-            with suppress(ConnectionClosed):
-                while True:
-                    await client.recv()
-            assert client.close_code in (1013, 1006)
+    limits = {**SMALL_BUFFERS, **FAR_AHEAD, "server__outbox_wait_s": 0.8}
+    async with (
+        serve(**limits) as server,
+        bystander(server.address.ws),
+        not_reading(server) as client,
+    ):
+        session_id = await ask(client)
+        outbox = outbox_of(server, session_id)
+        await until(lambda: outbox.queued_bytes > 100_000)
+        await until(lambda: outbox.closing is not None, within_s=3)
+        assert outbox.closing == (1013, "the client reads too slowly")
+        assert outbox.queued_bytes < 100_000, "what it will never read was not given up"
+        await until(lambda: len(server.registry) == 1, within_s=3)
+        with suppress(ConnectionClosed):
+            while True:
+                await client.recv()
+        assert client.close_code in (1013, 1006)
 
 
 @pytest.mark.asyncio
 async def test_a_client_that_reads_again_in_time_learns_that_it_was_1013(serve: OpenServer):
-    limits = {**SMALL_BUFFERS, **ALL_AT_ONCE, "server__outbox_wait_s": 0.5}
+    limits = {**SMALL_BUFFERS, **FAR_AHEAD, "server__outbox_wait_s": 0.5}
     async with serve(server__close_wait_s=3, **limits) as server, bystander(server.address.ws):
         async with not_reading(server) as client:
             outbox = outbox_of(server, await ask(client))
@@ -121,7 +123,7 @@ async def test_a_client_that_reads_again_in_time_learns_that_it_was_1013(serve: 
 
 @pytest.mark.asyncio
 async def test_more_than_the_outbox_holds_closes_at_once_and_holds_no_more(serve: OpenServer):
-    limits = {**SMALL_BUFFERS, **ALL_AT_ONCE, "server__outbox_bytes": 600_000}
+    limits = {**SMALL_BUFFERS, **FAR_AHEAD, "server__outbox_bytes": 530_000}
     async with serve(**limits) as server, bystander(server.address.ws):
         async with not_reading(server) as client:
             outbox = outbox_of(server, await ask(client))
@@ -130,13 +132,13 @@ async def test_more_than_the_outbox_holds_closes_at_once_and_holds_no_more(serve
                 highest = max(highest, outbox.queued_bytes)
                 await asyncio.sleep(0)
             assert outbox.closing == (1013, "outbox full: the client does not read")
-            assert highest <= 600_000
+            assert highest <= 530_000
         await until(lambda: len(server.registry) == 1)
 
 
 @pytest.mark.asyncio
 async def test_errors_that_nobody_reads_close_with_1013_too(serve: OpenServer):
-    limits = {**SMALL_BUFFERS, "server__outbox_bytes": 600_000}
+    limits = {**SMALL_BUFFERS, "server__outbox_bytes": 530_000}
     async with serve(**limits) as server, bystander(server.address.ws):
         async with not_reading(server) as client:
             session_id = json.loads(await client.recv())["session"]["id"]
@@ -152,51 +154,57 @@ async def test_errors_that_nobody_reads_close_with_1013_too(serve: OpenServer):
 @pytest.mark.asyncio
 async def test_cancelled_audio_of_a_slow_reader_never_arrives(serve: OpenServer):
     """Only what the kernel had taken when the answer was cancelled comes, and the ledger says the same."""
-    async with serve(**SMALL_BUFFERS, **ALL_AT_ONCE) as server, bystander(server.address.ws):
-        async with not_reading(server) as client:
-            session_id = await ask(client)
-            outbox = outbox_of(server, session_id)
-            await until(lambda: outbox.queued_bytes > 1_000_000)
-            await client.send(json.dumps({"type": "response.cancel"}))
-            await until(lambda: outbox.queued_bytes < 100_000)
-            caller = Caller(client)
-            reader = asyncio.ensure_future(caller.read())
-            caller.check._ids.add("session.created was read before")
-            await caller.wait("response.done")
-            (response,) = (event["response"] for event in caller.of("response.done"))
-            assert response["status_details"]["reason"] == "client_cancelled"
-            name = response["id"]
-            report = verify(caller.pcm(name), name)
-            assert report.faults == ()
-            caller.events.insert(0, {"type": "session.created", "session": {"id": session_id}})
-            mark = task_of(server, caller).core.snapshot(name)
-            assert mark is not None
-            assert report.samples == mark.sent
-            assert mark.sent < mark.generated / 4
-            await assert_answers(caller, "And you")
-            caller.assert_lawful()
-            client.transport.abort()
-            await reader
+    async with (
+        serve(**SMALL_BUFFERS, **FAR_AHEAD) as server,
+        bystander(server.address.ws),
+        not_reading(server) as client,
+    ):
+        session_id = await ask(client)
+        outbox = outbox_of(server, session_id)
+        await until(lambda: outbox.queued_bytes > 400_000)
+        await client.send(json.dumps({"type": "response.cancel"}))
+        await until(lambda: outbox.queued_bytes < 100_000)
+        caller = Caller(client)
+        reader = asyncio.ensure_future(caller.read())
+        caller.check._ids.add("session.created was read before")
+        await caller.wait("response.done")
+        (response,) = (event["response"] for event in caller.of("response.done"))
+        assert response["status_details"]["reason"] == "client_cancelled"
+        name = response["id"]
+        report = verify(caller.pcm(name), name)
+        assert report.faults == ()
+        caller.events.insert(0, {"type": "session.created", "session": {"id": session_id}})
+        mark = task_of(server, caller).core.snapshot(name)
+        assert mark is not None
+        assert report.samples == mark.sent
+        assert mark.sent < mark.generated / 4
+        await assert_answers(caller, "And you")
+        caller.assert_lawful()
+        client.transport.abort()
+        await reader
 
 
 @pytest.mark.asyncio
 async def test_a_reader_that_pauses_hears_everything_when_it_goes_on(serve: OpenServer):
     """Shorter than the high-water time: nothing is lost, nothing comes twice."""
-    async with serve(**SMALL_BUFFERS) as server, bystander(server.address.ws):
-        async with not_reading(server) as client:
-            session_id = json.loads(await client.recv())["session"]["id"]
-            outbox = outbox_of(server, session_id)
-            text = {"type": "input_text", "text": "a question of some length " * 8}
-            item = {"type": "message", "role": "user", "content": [text]}
-            await client.send(json.dumps({"type": "conversation.item.create", "item": item}))
-            await client.send(json.dumps({"type": "response.create"}))
-            await until(lambda: outbox.queued_bytes > 20_000)
-            await asyncio.sleep(1.5)
-            caller = Caller(client)
-            caller.check._ids.add("session.created was read before")
-            reader = asyncio.ensure_future(caller.read())
-            done = (await caller.wait("response.done"))["response"]
-            assert done["status"] == "completed"
-            assert verify(caller.pcm(done["id"]), done["id"]).complete
-            client.transport.abort()
-            await reader
+    async with (
+        serve(**SMALL_BUFFERS) as server,
+        bystander(server.address.ws),
+        not_reading(server) as client,
+    ):
+        session_id = json.loads(await client.recv())["session"]["id"]
+        outbox = outbox_of(server, session_id)
+        text = {"type": "input_text", "text": "a question of some length " * 8}
+        item = {"type": "message", "role": "user", "content": [text]}
+        await client.send(json.dumps({"type": "conversation.item.create", "item": item}))
+        await client.send(json.dumps({"type": "response.create"}))
+        await until(lambda: outbox.queued_bytes > 20_000)
+        await asyncio.sleep(1.5)
+        caller = Caller(client)
+        caller.check._ids.add("session.created was read before")
+        reader = asyncio.ensure_future(caller.read())
+        done = (await caller.wait("response.done"))["response"]
+        assert done["status"] == "completed"
+        assert verify(caller.pcm(done["id"]), done["id"]).complete
+        client.transport.abort()
+        await reader
