@@ -48,7 +48,7 @@ from session_server.runtime.turn_admission import TurnGate
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.params import SchedulerParams
+from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policy import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 
@@ -119,7 +119,7 @@ class EngineHost:
             make_policy(params),
             spec.max_batch,
             prefill_batch=params.prefill_batch,
-            nearly_dry_ns=params.nearly_dry_ns,
+            nearly_dry_ns=params.nearly_dry_ns if params.policy is PolicyName.DEADLINE else None,
             chunks=ChunkSizes(params) if spec.stage is Stage.CODEC else None,
         )
         make: MakeWorker = lambda report: ThreadWorker(  # noqa: E731

@@ -25,7 +25,12 @@ def _no_time(_: int) -> int:
 
 
 class StageQueue:
-    """`chunks` sizes audio steps; None: whatever is ready goes in one step."""
+    """`chunks` sizes audio steps; None: whatever is ready goes in one step.
+
+    `nearly_dry_ns` given: steps are kept short for those who wait. One with a listener whose slack is below it carries
+    no draft and begins no prompt; a prompt with time left does not join the tokens of a more urgent answer (those are
+    a few short steps, and each would last as long as the prompt's).
+    """
 
     def __init__(
         self,
@@ -33,7 +38,7 @@ class StageQueue:
         max_batch: int,
         *,
         prefill_batch: int = 1,
-        nearly_dry_ns: int = 0,
+        nearly_dry_ns: int | None = None,
         chunks: ChunkSizes | None = None,
     ) -> None:
         self.max_batch = max_batch
@@ -162,18 +167,20 @@ class _Batch:
     """A step being put together. It closes the doors behind which nothing can be taken any more."""
 
     __slots__ = (
+        "_answers_begun",
         "_doors",
         "_drafts_allowed",
         "_keys",
         "_nearly_dry_ns",
         "_prompts",
         "_room",
+        "_short_steps",
         "_slots",
         "items",
     )
 
     def __init__(
-        self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int
+        self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int | None
     ) -> None:
         self.items: list[WorkItem] = []
         self._keys: set[WorkKey] = set()
@@ -181,8 +188,10 @@ class _Batch:
         self._room = room
         self._prompts = prompts
         self._slots = slots
-        self._nearly_dry_ns = nearly_dry_ns
+        self._nearly_dry_ns = nearly_dry_ns or 0
+        self._short_steps = nearly_dry_ns is not None
         self._drafts_allowed = True
+        self._answers_begun = False
         self._close_doors()
 
     @property
@@ -200,18 +209,30 @@ class _Batch:
             return False
         if item.key in self._keys or not self._doors.open[Doors.lane(item)]:
             return True
+        if item.opening and self._may_wait(item, now):
+            return True
         if item.opening or not item.started:
             if not item.started and self._slots is not None:
                 self._slots -= 1
             self._prompts -= item.opening
             self._close_doors()
-        if item.kind is Kind.PLAYING and item.slack_ns(now) < self._nearly_dry_ns:
+        if self._short_steps and item.is_nearly_dry(now, self._nearly_dry_ns):
             self._drafts_allowed = False
             self._prompts = 0
             self._close_doors()
+        elif item.kind <= Kind.FIRST_AUDIO and not item.opening:
+            self._answers_begun = True
         self._keys.add(item.key)
         self.items.append(item)
         return True
+
+    def _may_wait(self, prompt: WorkItem, now: int) -> bool:
+        """Whether the step is better without this prompt: a more urgent answer is in it, and there is time."""
+        return (
+            self._short_steps
+            and self._answers_begun
+            and prompt.slack_ns(now) >= self._nearly_dry_ns
+        )
 
     def _close_doors(self) -> None:
         slot, prompt = self._slots != 0, self._prompts > 0

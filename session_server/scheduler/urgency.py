@@ -88,13 +88,17 @@ class ResponseUrgency:
         """As `item`, for the thinker: its bound is the text ahead of the talker, not audio."""
         if self.playhead is not None and self.playhead.paused:
             return None
-        due = FOREVER_NS
-        if self.kind is Kind.PLAYING and self.playhead is not None:
-            due = max(self.playhead.dry_ns, now) + step.below_ns - self._params.transport_ns
-        elif self.kind is not Kind.DRAFT:
-            due = self._base_ns + self._params.first_audio_ns
-        dry = self.playhead.dry_ns if self.playhead is not None else FOREVER_NS
-        return self._work(step, self.kind, due, dry, -FOREVER_NS)
+        kind, dry, due = self.kind, FOREVER_NS, FOREVER_NS
+        if kind is Kind.PLAYING and self.playhead is not None:
+            dry = self.playhead.dry_ns
+            due = max(dry, now) + step.below_ns - self._params.transport_ns
+        elif kind is not Kind.DRAFT:
+            due = self._base_ns + self._params.first_audio_ns + step.below_ns
+            if (
+                step.below_ns
+            ):  # what is awaited is on its way; the rest of the text is not urgent any more
+                kind, dry = Kind.PLAYING, due
+        return self._work(step, kind, due, dry, -FOREVER_NS)
 
     def _work(self, step: Step, kind: Kind, due: int, dry: int, cap: int) -> WorkItem:
         latest = due - step.path_ns if due < FOREVER_NS else FOREVER_NS

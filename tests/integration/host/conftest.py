@@ -122,8 +122,8 @@ class Bench:
         self.got.append(message)
         if self.play and isinstance(message, Chunk):
             self.clock.advance(samples_to_ns(len(message.pcm) // 2, message.rate))
-        self.hook(message)
         self._news.set()
+        self.hook(message)
 
     def post(self, *messages: ToHost) -> None:
         for message in messages:

@@ -152,6 +152,14 @@ def test_a_paused_response_asks_for_nothing():
     assert urgency.thought(Step(KEY, 0), 0) is None
 
 
+def test_once_the_first_clause_is_on_its_way_the_rest_of_the_text_can_wait():
+    urgency = ResponseUrgency(PARAMS, 0, 0, False, Playhead(RATE, audible=True))
+    awaited = urgency.thought(Step(KEY, path_ns=300 * MS), 0)
+    assert (awaited.kind, awaited.slack_ns(0)) == (Kind.FIRST_AUDIO, 700 * MS)
+    rest = urgency.thought(Step(KEY, path_ns=300 * MS, below_ns=2 * S), 0)
+    assert (rest.kind, rest.slack_ns(0)) == (Kind.PLAYING, 2700 * MS)
+
+
 def test_text_answers_have_no_listener():
     urgency = ResponseUrgency(PARAMS, 0, 0, False, None)
     assert urgency.thought(Step(KEY, 0), 0).kind is Kind.FINAL

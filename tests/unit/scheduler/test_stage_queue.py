@@ -113,6 +113,23 @@ def test_a_step_with_a_nearly_dry_listener_begins_no_prompt():
     assert names(stage.choose(0)) == ["prompt"]
 
 
+def test_a_prompt_does_not_slow_the_tokens_of_a_more_urgent_answer():
+    decode = item("decode", 100, Kind.FIRST_AUDIO, started=True)
+    early, soon, late = (
+        item("prompt", due, Kind.FIRST_AUDIO, opening=True) for due in (50, 200, 600)
+    )
+    for prompt, short, want in (
+        (late, 400 * MS, ["decode"]),
+        (soon, 400 * MS, ["decode", "prompt"]),
+        (early, 400 * MS, ["prompt", "decode"]),
+        (late, None, ["decode", "prompt"]),
+    ):
+        stage = queue(4, nearly_dry_ns=short)
+        stage.put(decode, 0)
+        stage.put(prompt, 0)
+        assert names(stage.choose(0)) == want
+
+
 def test_nobody_starves_behind_a_stream_of_more_urgent_work():
     stage = queue(1)
     stage.put(item("missed", -5000, Kind.FIRST_AUDIO), 0)
