@@ -35,6 +35,8 @@ class Observer:
         self.output_playing: set[str] = set()
         self.closed = False
         self.purged: set[str] = set()
+        self.born: dict[str, int] = {}
+        self.drafts: set[str] = set()
 
     def see(self, action: a.Action) -> None:
         assert not (self.closed and type(action).__name__.startswith("Announce"))
@@ -62,6 +64,7 @@ class Observer:
             ]
             assert not running, "I1: two active responses"
         self.created[view.id] = view
+        self.born[view.id] = self.epochs[view.id if view.out_of_band else "default"]
 
     def _on_AnnounceResponseDone(self, action: a.AnnounceResponseDone) -> None:
         view = action.response
@@ -75,6 +78,9 @@ class Observer:
             assert view.error_message
         if view.status == "cancelled" and self.queued[view.id]:
             assert view.id in self.purged, "stale audio may still be in the transport"
+        if view.status == "cancelled":
+            lane = view.id if view.out_of_band else "default"
+            assert self.epochs[lane] > self.born[view.id], "cancelled without a fence"
         if view.status == "cancelled":
             assert view.reason in ("turn_detected", "client_cancelled")
 
@@ -218,7 +224,16 @@ class Observer:
 
     # -- prompts
 
+    def _on_AdoptDraft(self, action: a.AdoptDraft) -> None:
+        self.drafts.remove(action.response_id)
+
+    def _on_CancelGeneration(self, action: a.CancelGeneration) -> None:
+        self.drafts.discard(action.response_id)
+
     def _on_StartGeneration(self, action: a.StartGeneration) -> None:
+        if action.epoch is None:
+            assert not self.drafts, "a draft was left running"
+            self.drafts.add(action.response_id)
         calls = set()
         for message in action.messages:
             if message.kind == "call":
@@ -235,6 +250,7 @@ class Observer:
     def finish(self) -> None:
         """Nothing may be open once the session is at rest."""
         assert set(self.created) == self.done, "I2: a response never ended"
+        assert not self.drafts, "a draft was left running"
         assert not self.output_open, "I3"
         assert not self.parts_open, "I4"
         assert set(self.order) <= self.items_done, "I5: an item never got its end"

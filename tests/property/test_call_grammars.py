@@ -1,0 +1,158 @@
+"""Whatever the schema and whatever the model likes to say: a forced call ends, is JSON, and fits its schema."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from engines.base import FunctionSpec
+from engines.cpu.grammar import CallGrammars
+from engines.cpu.smollm_tokenizer import END, SmolTokenizer
+from engines.cpu.thinker_call import CallAnswer, ClosingTokens
+from tests.unit.engines.cpu.conftest import write_tokenizer
+
+pytestmark = pytest.mark.property
+
+BUDGET = 160
+
+SCALARS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({"type": "string"}),
+    st.just({"type": "boolean"}),
+    st.just({"type": "integer"}),
+    st.just({"type": "number"}),
+    st.just({"type": "null"}),
+    st.just({"enum": ["red", "green", 3, None]}),
+    st.just({"const": {"a": [1]}}),
+    st.builds(lambda a: {"type": "string", "minLength": a, "maxLength": a + 3}, st.integers(0, 80)),
+    st.builds(lambda a: {"type": "integer", "minimum": a, "maximum": a + 5}, st.integers(-99, 99)),
+    st.just({"type": "number", "exclusiveMinimum": 5_000_000}),
+    st.just({"type": ["string", "null"]}),
+    st.just({"type": "string", "pattern": "^[a-c]{2,5}$"}),
+)
+
+
+def _nested(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    names = st.sampled_from(["city", "n", 'odd "name"', "\u00e9t\u00e9", "a b"])
+    objects = st.dictionaries(names, inner, max_size=4).flatmap(
+        lambda properties: st.lists(st.sampled_from(sorted(properties) or ["x"]), unique=True).map(
+            lambda required: {
+                "type": "object",
+                "properties": properties,
+                "required": [r for r in required if r in properties],
+            }
+        )
+    )
+    arrays = st.builds(
+        lambda items, least: {"type": "array", "items": items, "minItems": least},
+        inner,
+        st.integers(0, 4),
+    )
+    return st.one_of(objects, arrays, st.builds(lambda a, b: {"anyOf": [a, b]}, inner, inner))
+
+
+SCHEMAS = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), st.recursive(SCALARS, _nested, max_leaves=6), max_size=3
+).map(lambda p: {"type": "object", "properties": p, "required": sorted(p)[:2]})
+
+
+@pytest.fixture(scope="module")
+def kit(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[SmolTokenizer, CallGrammars, ClosingTokens]:
+    path: Path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    vocabulary = write_tokenizer(path)
+    tokenizer = SmolTokenizer(path)
+    return tokenizer, CallGrammars(str(path), vocabulary, END), ClosingTokens(tokenizer)
+
+
+def fits(value: object, schema: dict[str, Any]) -> bool:
+    """A plain reading of the few keywords used here."""
+    if "anyOf" in schema:
+        return any(fits(value, inner) for inner in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    if "const" in schema:
+        return value == schema["const"]
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return any(_fits_kind(value, kind, schema) for kind in kinds)
+
+
+def _fits_kind(value: object, kind: str, schema: dict[str, Any]) -> bool:
+    match kind, value:
+        case "null", None:
+            return True
+        case "boolean", bool():
+            return True
+        case "string", str():
+            return schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", 1000)
+        case ("integer", int()) | ("number", int() | float()) if not isinstance(value, bool):
+            return schema.get("minimum", value) <= value <= schema.get(
+                "maximum", value
+            ) and value >= schema.get("exclusiveMinimum", value)
+        case "array", list():
+            long_enough = len(value) >= schema.get("minItems", 0)
+            return long_enough and all(fits(v, schema["items"]) for v in value)
+        case "object", dict():
+            known = schema.get("properties", {})
+            required = set(schema.get("required", ()))
+            return required <= value.keys() <= known.keys() and all(
+                fits(v, known[k]) for k, v in value.items()
+            )
+    return False
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(schema=SCHEMAS, seed=st.integers(0, 1000), budget=st.sampled_from([1, 40, BUDGET]))
+def test_calls_end_and_fit(
+    kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens],
+    schema: dict[str, Any],
+    seed: int,
+    budget: int,
+) -> None:
+    tokenizer, grammars, closing = kit
+    tools = [FunctionSpec("f", "", json.dumps(schema)), FunctionSpec('g "x"', "", "{}")]
+    answer = CallAnswer(tokenizer, grammars.matcher(tools[: 1 + seed % 2]), closing, budget)
+    rng = np.random.default_rng(seed)
+    piece = answer.begin()
+    text = piece.text
+    for _ in range(2 * BUDGET):
+        if piece.reason is not None:
+            break
+        piece = answer.advance(rng.standard_normal(tokenizer.vocabulary).astype(np.float32))
+        text += piece.text
+    assert piece.reason == "stop"
+    call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert call["name"] in [tool.name for tool in tools]
+    if call["name"] == "f":
+        assert fits(call["arguments"], schema), text
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "", "null", "[]", "{broken", "true", '{"type": "nonsense"}', '{"type": "string"}',
+        '{"type":"object","properties":{"p":{"type":"string","pattern":"("}},"required":["p"]}',
+        '{"type":"object","properties":{"p":{"$ref":"#/nowhere"}}}',
+        '{"type":"object","properties":{"p":{"not":{"type":"string"}}}}',
+        '{"type":"object","properties":7,"required":3}',
+        '{"type":"object","additionalProperties":{"type":"integer"}}',
+        '{"type":"object","properties":{"t":{"$ref":"#/$defs/T"}},"required":["t"],"$defs":{"T":{"type":'
+        '"object","properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/T"}}},"required":["kids"]}}}',
+    ],
+)  # fmt: skip
+def test_odd_schemas_still_give_an_object(
+    kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens], parameters: str
+) -> None:
+    tokenizer, grammars, closing = kit
+    matcher = grammars.matcher([FunctionSpec("f", "", parameters)])
+    answer = CallAnswer(tokenizer, matcher, closing, 20)
+    piece = answer.begin()
+    text = piece.text
+    while piece.reason is None:
+        piece = answer.advance(np.zeros(tokenizer.vocabulary, np.float32))
+        text += piece.text
+    call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert call["name"] == "f"
