@@ -25,7 +25,12 @@ LARGEST_NUMBER = 1_000_000
 _DEEPEST = 8
 
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-_SCALAR: Schema = {"type": ["string", "integer", "boolean", "null"], "maxLength": LONGEST_STRING}
+_SCALAR: Schema = {
+    "type": ["string", "integer", "boolean", "null"],
+    "maxLength": LONGEST_STRING,
+    "minimum": -LARGEST_NUMBER,
+    "maximum": LARGEST_NUMBER,
+}
 _FLAT: Schema = {"type": "object", "additionalProperties": _SCALAR, "maxProperties": MOST_ITEMS}
 _NESTED = ("properties", "$defs", "definitions", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -64,12 +69,12 @@ def _bound(out: dict[str, Any], depth: int) -> None:
     if "array" in kinds:
         least = _count(out.get("minItems"), 0)
         out["items"] = narrowed(out.get("items", True), depth + 1)
-        out["maxItems"] = min(_count(out.get("maxItems"), MOST_ITEMS), max(MOST_ITEMS, least))
+        most = max(MOST_ITEMS, least)
+        out["maxItems"] = min(_count(out.get("maxItems"), most), most)
     if "string" in kinds:
         least = _count(out.get("minLength"), 0)
-        out["maxLength"] = min(
-            _count(out.get("maxLength"), LONGEST_STRING), max(LONGEST_STRING, least)
-        )
+        longest = max(LONGEST_STRING, least)
+        out["maxLength"] = min(_count(out.get("maxLength"), longest), longest)
     if "integer" in kinds or "number" in kinds:
         if not {"minimum", "exclusiveMinimum"} & out.keys():
             out["minimum"] = min(0, _ceiling(out)) - LARGEST_NUMBER
@@ -78,10 +83,12 @@ def _bound(out: dict[str, Any], depth: int) -> None:
 
 
 def _bound_object(out: dict[str, Any], depth: int) -> None:
-    properties = out.setdefault("properties", {})
-    for name in out.get("required") or ():
-        if isinstance(name, str) and isinstance(properties, dict):
-            properties.setdefault(name, dict(_SCALAR))
+    known, required = out.get("properties"), out.get("required")
+    properties = dict(known) if isinstance(known, Mapping) else {}
+    names = [n for n in required if isinstance(n, str)] if isinstance(required, list) else []
+    for name in names:
+        properties.setdefault(name, dict(_SCALAR))
+    out["properties"], out["required"] = properties, names
     more = out.get("additionalProperties")
     if isinstance(more, Mapping) and not properties:
         out["additionalProperties"] = narrowed(more, depth + 1)

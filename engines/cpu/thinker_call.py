@@ -17,9 +17,10 @@ from engines.cpu.thinker_piece import STOP, Piece
 from session_server.errors import EngineFault
 
 _MOST_CLOSING = 4096
+_DIGITS = [str(digit).encode() for digit in range(1, 10)]
 _LONGEST = 1 << 20
-_FREE_TEXT = 1000
-"""Where more tokens than this are allowed, a string is open."""
+_FREE_TEXT = 8
+"""Where more than one in so many tokens is allowed, a string is open."""
 _NEVER = np.float32(-np.inf)
 
 
@@ -28,15 +29,17 @@ class ClosingTokens:
 
     def __init__(self, tokenizer: SmolTokenizer) -> None:
         pieces = [tokenizer.piece(token) for token in range(tokenizer.vocabulary)]
-        self._quote = pieces.index(b'"')
-        self._brackets = [pieces.index(b"}"), pieces.index(b"]")]
+        self._in_string = [pieces.index(b'"')]
+        # a number may have to go on; zeros alone need never make it valid
+        self._outside = [pieces.index(mark) for mark in (b"}", b"]", b",", *_DIGITS)]
         lengths = [len(piece) or _LONGEST for piece in pieces]
         self._lengths = np.array(lengths, np.int64)
+        self._free_text = tokenizer.vocabulary // _FREE_TEXT
 
     def choose(self, allowed: NDArray[np.bool_]) -> int:
         """The token to take; `allowed` has at least one."""
-        in_string = int(allowed.sum()) > _FREE_TEXT
-        for token in [self._quote] if in_string else self._brackets:
+        in_string = int(allowed.sum()) > self._free_text
+        for token in self._in_string if in_string else self._outside:
             if allowed[token]:
                 return token
         tokens = np.flatnonzero(allowed)

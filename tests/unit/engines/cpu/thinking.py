@@ -1,0 +1,42 @@
+"""Runs thinker jobs for the tests."""
+
+from dataclasses import dataclass, field
+
+from engines.base import ChatMessage, JobKey, StepRequest, StepResult, ThinkJob, TokenOutput
+from engines.cpu.thinker import ThinkerEngine
+
+
+@dataclass
+class Said:
+    """What a job gave."""
+
+    text: str = ""
+    steps: int = 0
+    error: str | None = None
+    last: TokenOutput = field(default_factory=lambda: TokenOutput(None))
+
+
+def job(text: str, instructions: str = "", **fields: object) -> ThinkJob:
+    return ThinkJob(instructions, (ChatMessage("user", text),), **fields)  # type: ignore[arg-type]
+
+
+def run(engine: ThinkerEngine, key: JobKey, work: ThinkJob, units: int = 64) -> Said:
+    """One job from start to release."""
+    engine.start(key, work)
+    said = Said()
+    while said.steps < 2000:
+        (result,) = engine.step([StepRequest(key, units)])
+        said.steps += 1
+        take(said, result)
+        if result.finished:
+            break
+    engine.release(key)
+    engine._table.check()
+    return said
+
+
+def take(said: Said, result: StepResult) -> None:
+    said.error = result.error
+    if isinstance(result.output, TokenOutput):
+        said.text += result.output.text or ""
+        said.last = result.output
