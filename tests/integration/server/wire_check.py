@@ -54,6 +54,8 @@ class WireCheck:
         """Open content parts, by what kind they are."""
         self._sounding: set[tuple[str, int]] = set()
         """Open audio parts whose `output_audio.done` has not come."""
+        self._wordy: set[tuple[str, int]] = set()
+        """Open parts whose text is not done."""
         self._items: dict[str, int] = {}
         """Conversation items: 1 added, 2 done."""
         self._speaking: str | None = None
@@ -131,6 +133,11 @@ class WireCheck:
 
     def _stream(self, event: Event, stream: str, tail: str) -> None:
         key = (stream, event["item_id"], event.get("content_index", 0))
+        if "content_index" in event:
+            part = (event["item_id"], event["content_index"])
+            self._say(part in self._wordy, f"{stream}.{tail} for part {part}, which is not open")
+            if tail == "done":
+                self._wordy.discard(part)
         if tail == "delta":
             self._say(event["delta"] != "", f"an empty {stream}.delta")
             self._texts[key] = self._texts.get(key, "") + event["delta"]
@@ -202,6 +209,7 @@ class WireCheck:
         self._say(key not in self._parts, f"part {key} added twice")
         self._say(kind in ("audio", "text"), f"part of type {kind}")
         self._parts[key] = kind
+        self._wordy.add(key)
         if kind == "audio":
             self._sounding.add(key)
 
@@ -209,6 +217,7 @@ class WireCheck:
         key = (event["item_id"], event["content_index"])
         self._say(self._parts.pop(key, None) == event["part"]["type"], f"part {key} closed wrongly")
         self._say(key not in self._sounding, f"part {key} closed before its audio")
+        self._say(key not in self._wordy, f"part {key} closed before its text")
 
     def _response_output_audio_delta(self, event: Event) -> None:
         key = (event["item_id"], event["content_index"])
