@@ -183,6 +183,8 @@ class ThinkJob:
     tool_name: str | None = None
     max_tokens: int | None = None
     spoken: bool = True
+    warm: bool = False
+    """Only read instructions and messages, as far as the next user message; the job ends without text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class ChatTemplate:
         self._tokenizer = tokenizer
         self._newline = tokenizer.encode("\n")
         self._opening = [START, *tokenizer.encode("assistant\n")]
+        self._user_opening = [START, *tokenizer.encode("user\n")]
         self._examples = [t for role, text in EXAMPLES for t in self._message(role, text)]
 
     def render(self, job: ThinkJob, room: int) -> Prompt:
@@ -64,7 +65,8 @@ class ChatTemplate:
         kept = messages[first:]
         if kept and len(kept) == 1 and len(kept[0]) > left:
             kept = [self._shorten(kept[0], left)]
-        tokens = prefix + [t for message in kept for t in message] + self._opening
+        opening = self._user_opening if job.warm else self._opening
+        tokens = prefix + [t for message in kept for t in message] + opening
         return Prompt(tokens, len(prefix), first)
 
     def _system(self, instructions: str, tools: Sequence[FunctionSpec], room: int) -> list[int]:

@@ -32,7 +32,7 @@ from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, SlotModel
 from engines.cpu.smollm_tokenizer import END, SmolTokenizer
 from engines.cpu.thinker_answer import SpokenAnswer, unspeakable_tokens
 from engines.cpu.thinker_call import CallAnswer, ClosingTokens
-from engines.cpu.thinker_piece import LENGTH, Answer, Piece
+from engines.cpu.thinker_piece import LENGTH, STOP, Answer, Piece
 from engines.cpu.thinker_prefix import PrefixCache
 from engines.cpu.thinker_slots import Slot, SlotTable, runs
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
@@ -56,6 +56,7 @@ class _Job:
     prefix: int
     cached: int
     answer: Answer
+    warm: bool = False
     early: str = ""
     reading: bool = True
     finished: bool = False
@@ -109,7 +110,7 @@ class ThinkerEngine:
         if key in self._jobs:
             raise ValueError(f"job {key} was started before")
         loaded = self._ready()
-        forced = job.tool_choice in ("required", "function")
+        forced = job.tool_choice in ("required", "function") and not job.warm
         length = answer_length(job, self._context // 2)
         room = self._context - (_CALL_BUDGET if job.tools else 0)
         prompt = loaded.template.render(job, room - length.hard)
@@ -127,7 +128,14 @@ class ThinkerEngine:
         self._share_prefix(loaded, slot, prompt.tokens[: prompt.prefix])
         del slot.tokens[len(prompt.tokens) - _LEAST_UNREAD :]
         job_state = _Job(
-            key, slot, prompt.tokens, len(prompt.tokens), prompt.prefix, len(slot.tokens), answer
+            key,
+            slot,
+            prompt.tokens,
+            len(prompt.tokens),
+            prompt.prefix,
+            len(slot.tokens),
+            answer,
+            job.warm,
         )
         if opening is not None:
             job_state.sequence = prompt.tokens + list(opening.tokens)
@@ -207,6 +215,8 @@ class ThinkerEngine:
             self._keep_prefix(loaded, job)
         if job.unread > 0:
             return StepResult(job.key, TokenOutput(None), width)
+        if job.warm:
+            return self._finish(job, "", STOP, width)
         return self._advance(job, logits, width)
 
     def _grow(self, loaded: _Loaded, jobs: list[_Job], results: dict[JobKey, StepResult]) -> None:

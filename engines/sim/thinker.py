@@ -92,7 +92,8 @@ class SimThinker:
             raise ValueError(f"the thinker takes a ThinkJob, not {type(job).__name__}")
         limit = self._options.max_tokens if job.max_tokens is None else job.max_tokens
         size = prompt_size(job, self._options.context_tokens - limit)
-        self._jobs[key] = _Job(size, size, _TOKEN.findall(self._answer(job)), limit)
+        answer = "" if job.warm else self._answer(job)
+        self._jobs[key] = _Job(size, size, _TOKEN.findall(answer), limit)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         """A prompt is whole when it starts: nothing to feed."""

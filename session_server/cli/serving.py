@@ -10,8 +10,7 @@ from session_server.cli.settings import settings
 from session_server.runtime.demo import Shown, clips_to_say, demonstrate
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
-from session_server.runtime.server import Server
-from session_server.runtime.server import serve as serve_until_told
+from session_server.runtime.server import Server, serve as serve_until_told
 
 
 def serve(options: argparse.Namespace) -> int:

@@ -8,8 +8,7 @@ from dataclasses import asdict
 
 from session_server.cli.console import console, print_json, tell
 from session_server.cli.settings import settings
-from session_server.runtime import offline as offline_turn
-from session_server.runtime import talk as talking
+from session_server.runtime import offline as offline_turn, talk as talking
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.sound_files import write_wav

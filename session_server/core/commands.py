@@ -97,6 +97,17 @@ class StartGeneration:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmPrefix:
+    """The user began to speak: read what the prompt of the answer will begin with already. Best effort; the
+    next StartGeneration ends it."""
+
+    instructions: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+
+
+@dataclass(frozen=True, slots=True)
 class AdoptDraft:
     response_id: str
     lane: str
@@ -155,5 +166,5 @@ class Count:
 
 Command = (
     SendAudio | PurgeAudio | CloseConnection | Recognise | JudgeTurn | StartGeneration | AdoptDraft
-    | CancelGeneration | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
+    | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
 )  # fmt: skip

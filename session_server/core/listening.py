@@ -150,6 +150,7 @@ class Listening:
         state = self._turn.apply(TurnEvent.SPEECH_STARTED)
         if state is TurnState.HEARING:
             self._announce(utterance)
+            self._warm()
         elif not detection.interrupt_response:
             self._refuse(utterance, held=False)
         elif self._overlaps.is_protected():
@@ -163,6 +164,11 @@ class Listening:
         utterance.held = held
         if not held:
             self._announce(utterance)
+
+    def _warm(self) -> None:
+        """While the user speaks the engine can read all of the prompt that is known."""
+        if self._context.params.speculate and self._context.settings.turn_detection.create_response:
+            self._responses.warm_prefix()
 
     def _announce(self, utterance: Utterance) -> None:
         if not utterance.announced:
@@ -197,6 +203,7 @@ class Listening:
     def _become_turn(self, utterance: Utterance, end: int) -> None:
         """Speech that was over an answer is an ordinary turn from here on."""
         self._announce(utterance)
+        self._warm()
         if end > utterance.voiced_end:
             self._turn.apply(TurnEvent.SPEECH_PAUSED)
             self.consider(end)

@@ -22,6 +22,7 @@ from session_server.core.actions import (
     RaiseFence,
     StartGeneration,
     Usage,
+    WarmPrefix,
 )
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
@@ -180,6 +181,16 @@ class Responses:
                 max_output_tokens=wanted.max_output_tokens,
                 turn_end_ns=response.turn_end_ns,
             )
+        )
+
+    def warm_prefix(self) -> None:
+        """Let the engine read the conversation so far, while the user still speaks."""
+        context, settings = self._context, self._context.settings
+        messages = prompt_messages(
+            context.conversation, context.params.prompt_items, self._heard_so_far()
+        )
+        context.emit(
+            WarmPrefix(settings.instructions, messages, settings.tools, settings.tool_choice)
         )
 
     def _heard_so_far(self) -> dict[str, str]:

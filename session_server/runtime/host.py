@@ -37,6 +37,7 @@ from session_server.runtime.messages import (
     SessionRefused,
     ToHost,
     ToSession,
+    Warm,
 )
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.recognition import RecognitionLane
@@ -45,6 +46,7 @@ from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.stage_runner import MakeWorker, RunnerState, StageRunner
 from session_server.runtime.stage_worker import ThreadWorker
 from session_server.runtime.turn_admission import TurnGate
+from session_server.runtime.warming import Warming
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
@@ -110,6 +112,7 @@ class EngineHost:
         self._stages = Stages(graph, runners, estimates, params, clock, self._metrics)
         runners[Stage.CODEC].making = estimates.making_ns
         self._recognition = RecognitionLane(self._stages, self._send)
+        self._warming = Warming(self._stages)
         self._gate = TurnGate(self._stages, self._costs, self._refuse)
         self._leaks: list[str] = []
 
@@ -167,8 +170,8 @@ class EngineHost:
     def check_integrity(self) -> None:
         """When no session is open nothing may be left. Raises AssertionError naming what is."""
         left = self._leaks + [f"session {name}" for name in self._sessions]
-        if len(self._recognition) or len(self._gate) or len(self._limit):
-            left.append("recognitions, waiting turns or admissions")
+        if len(self._recognition) or len(self._warming) or len(self._gate) or len(self._limit):
+            left.append("recognitions, warm-ups, waiting turns or admissions")
         if left:
             raise AssertionError(f"the host still holds {', '.join(left)}")
         for runner in self._stages.runners.values():
@@ -198,6 +201,9 @@ class EngineHost:
                 self._recognition.cancel(message.session, message.work_id)
             case Generate():
                 self._generate(session, message, now)
+            case Warm():
+                if not session.responses:
+                    self._warming.begin(message, now)
             case AdoptDraft():
                 self._adopt(session, message, now)
             case CancelResponse():
@@ -232,6 +238,7 @@ class EngineHost:
         for response in list(session.responses):
             self._cancel(session, response)
         self._recognition.close(name)
+        self._warming.end(name)
         self._limit.leave(name)
         del self._sessions[name]
 
@@ -242,6 +249,7 @@ class EngineHost:
             return
         if request.response in session.responses:
             return
+        self._warming.end(request.session)
         if len(session.responses) >= self._params.max_responses_per_session:
             self._metrics.admission("refuse", "responses_per_session")
             self._send(

@@ -13,9 +13,7 @@ from session_server.core import events, items, settings
 from session_server.errors import ClientFault
 from session_server.ids import NewId
 from session_server.media import OUTPUT_RATE
-from session_server.protocol import client_events as wire
-from session_server.protocol import items as wire_items
-from session_server.protocol import session_config
+from session_server.protocol import client_events as wire, items as wire_items, session_config
 from session_server.protocol.response_config import ResponseConfig
 from session_server.protocol.tools import FunctionTool, ToolChoice
 

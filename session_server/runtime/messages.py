@@ -81,6 +81,17 @@ class Generate(Message, frozen=True, tag=True):
     turn_end_ns: int | None = None
 
 
+class Warm(Message, frozen=True, tag=True):
+    """Read what the next prompt will begin with, at the urgency of a draft. Ended by the next Generate."""
+
+    work_id: str
+    instructions: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[ToolSpec, ...]
+    tool_choice: str
+    tool_name: str | None
+
+
 class AdoptDraft(Message, frozen=True, tag=True):
     response: str
     lane: str
@@ -211,7 +222,7 @@ class Failed(Message, frozen=True, tag=True):
 
 
 ToHost = (
-    OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | AdoptDraft
+    OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | Warm | AdoptDraft
     | CancelResponse | Fence | Frontier
 )  # fmt: skip
 ToSession = (

@@ -6,7 +6,7 @@ Only spelling: no state, no decisions. Input audio is fetched here because the c
 from __future__ import annotations
 
 from session_server.core import actions, events
-from session_server.core.settings import Modality
+from session_server.core.settings import Modality, Tool
 from session_server.media import NS_PER_MS, WordSpan
 from session_server.runtime import messages
 from session_server.runtime.input_audio import InputAudio
@@ -15,6 +15,7 @@ HostCommand = (
     actions.Recognise
     | actions.JudgeTurn
     | actions.StartGeneration
+    | actions.WarmPrefix
     | actions.AdoptDraft
     | actions.CancelGeneration
     | actions.RaiseFence
@@ -32,7 +33,7 @@ def to_host(
 ) -> messages.ToHost:
     """The message that carries out `command`.
 
-    `turn_end_ns`: when the user's last turn was decided, for first-audio deadlines.
+    `turn_end_ns`: when the user's last turn was decided, for the first-audio deadline of a draft.
     """
     match command:
         case actions.Recognise(work_id, start, end, partial):
@@ -44,7 +45,17 @@ def to_host(
         case actions.CancelWork(work_id):
             return messages.CancelWork(session, work_id)
         case actions.StartGeneration():
-            return _generate(session, command, turn_end_ns)
+            return _generate(session, command)
+        case actions.WarmPrefix():
+            return messages.Warm(
+                session,
+                f"warm_{now}",
+                command.instructions,
+                _prompt(command.messages),
+                _tools(command.tools),
+                command.tool_choice.mode,
+                command.tool_choice.name,
+            )
         case actions.AdoptDraft(response_id, lane, epoch):
             return messages.AdoptDraft(session, response_id, lane, epoch, turn_end_ns)
         case actions.CancelGeneration(response_id):
@@ -57,26 +68,30 @@ def to_host(
             )
 
 
-def _generate(
-    session: str, command: actions.StartGeneration, turn_end_ns: int | None
-) -> messages.Generate:
+def _prompt(entries: tuple[actions.PromptMessage, ...]) -> tuple[messages.PromptMessage, ...]:
+    return tuple(messages.PromptMessage(m.role, m.content, m.kind, m.name) for m in entries)
+
+
+def _tools(tools: tuple[Tool, ...]) -> tuple[messages.ToolSpec, ...]:
+    return tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in tools)
+
+
+def _generate(session: str, command: actions.StartGeneration) -> messages.Generate:
     return messages.Generate(
         session=session,
         response=command.response_id,
         lane=command.lane,
         epoch=command.epoch,
         instructions=command.instructions,
-        messages=tuple(
-            messages.PromptMessage(m.role, m.content, m.kind, m.name) for m in command.messages
-        ),
-        tools=tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in command.tools),
+        messages=_prompt(command.messages),
+        tools=_tools(command.tools),
         tool_choice=command.tool_choice.mode,
         tool_name=command.tool_choice.name,
         spoken=command.modality is Modality.AUDIO,
         voice=command.voice,
         speed=command.speed,
         max_output_tokens=command.max_output_tokens,
-        turn_end_ns=turn_end_ns if command.epoch is not None else None,
+        turn_end_ns=command.turn_end_ns,
     )
 
 

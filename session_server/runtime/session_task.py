@@ -276,6 +276,7 @@ class SessionTask:
                 actions.Recognise()
                 | actions.JudgeTurn()
                 | actions.StartGeneration()
+                | actions.WarmPrefix()
                 | actions.AdoptDraft()
                 | actions.CancelGeneration()
                 | actions.RaiseFence()

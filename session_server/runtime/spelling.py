@@ -13,8 +13,7 @@ from session_server.core import actions, items
 from session_server.core.settings import Modality
 from session_server.ids import NewId
 from session_server.media import PlaybackSnapshot
-from session_server.protocol import items as wire_items
-from session_server.protocol import server_events as wire
+from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.frames import MAX_ECHO
 from session_server.protocol.session_config import SessionConfig, to_wire
 from session_server.protocol.values import JsonObject

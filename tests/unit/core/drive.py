@@ -5,8 +5,7 @@ Everything the session announced is in `seen`; `take(kind)` gives the actions of
 
 from collections.abc import Callable
 
-from session_server.core import actions as a
-from session_server.core import events as e
+from session_server.core import actions as a, events as e
 from session_server.core.items import FunctionCallOutput, ItemStatus, Message, Role, TextContent
 from session_server.core.session import Session
 from session_server.core.settings import (

@@ -4,8 +4,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from session_server.core.tool_calls import (
     MAX_CALL_CHARS,

@@ -1,8 +1,7 @@
 """Cutting answers into clauses: where cuts fall, and that no text is lost or moved."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from engines.clauses import ClauseSplitter, ClauseText
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loadgen.measure import duration_s, measure, percentile
 from loadgen.records import BargeIn, Turn, UserRecord

@@ -6,8 +6,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loadgen.audible import AudibleWindows, voiced_range
 from loadgen.player import QUANTUM_NS, Player

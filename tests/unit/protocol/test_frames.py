@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from session_server.protocol import response_objects as ro
-from session_server.protocol import server_events as se
+from session_server.protocol import response_objects as ro, server_events as se
 from session_server.protocol.frames import MAX_DELTA_PCM, MAX_FRAME, AudioDeltas, encode
 from session_server.protocol.items import InputAudio, InputImage, InputText, Message, OutputText
 

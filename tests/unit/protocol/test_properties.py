@@ -6,8 +6,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from session_server.errors import ClientFault
 from session_server.protocol import server_events as se

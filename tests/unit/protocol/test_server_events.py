@@ -12,9 +12,7 @@ import pytest
 from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from session_server.protocol import error_codes
-from session_server.protocol import response_objects as ro
-from session_server.protocol import server_events as se
+from session_server.protocol import error_codes, response_objects as ro, server_events as se
 from session_server.protocol.frames import AudioDeltas, encode
 from session_server.protocol.items import (
     FunctionCall,

@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from engines.cpu.phonemes import MAX_PHONEMES, NOBODY, PhonemeSentence, shared_pronouncer
 from tests.unit.engines.cpu.test_speech_text import TEXTS

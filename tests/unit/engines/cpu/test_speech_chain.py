@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, SpeechJob, StepRequest
-from engines.cpu import codec as codecs
-from engines.cpu import vocoder as vocoders
+from engines.cpu import codec as codecs, vocoder as vocoders
 from engines.cpu.acoustics import AcousticFrames, Array, pulse_train
 from engines.cpu.codec import Codec
 from engines.cpu.talker import Talker

@@ -4,8 +4,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from engines.cpu.speech_text import MAX_SENTENCE_CHARS, SpokenWord, sentences, spoken_words
 

@@ -1,0 +1,74 @@
+"""Reading ahead: while a user speaks, the thinker reads what the next prompt will begin with.
+
+Owns at most one such job per session. It gives nothing but warmth: the session's slot then knows the prefix, and the
+answer's own job reads only what is new. Ranked with the drafts, below all that anyone waits for; ended by the
+session's next response, which takes over the slot.
+"""
+
+from __future__ import annotations
+
+from engines.base import ChatMessage, FunctionSpec, JobKey, Stage, StepResult, ThinkJob
+from session_server.runtime.messages import Warm
+from session_server.runtime.pipeline_parts import Stages
+from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+
+
+class Warming:
+    """All sessions' prefixes that are being read."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._jobs: dict[str, tuple[JobKey, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def begin(self, request: Warm, now: int) -> None:
+        """A newer one of the same session takes the place of an older one."""
+        self.end(request.session)
+        key = JobKey(request.session, request.work_id)
+        self._jobs[request.session] = (key, now)
+        job = ThinkJob(
+            request.instructions,
+            tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
+            tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+            request.tool_choice,
+            request.tool_name,
+            warm=True,
+        )
+        self._stages.runners[Stage.THINKER].submit(key, job, self)
+        self._offer(key, now)
+
+    def end(self, session: str) -> None:
+        """The slot is wanted, or nobody needs it any more. Idempotent."""
+        job = self._jobs.pop(session, None)
+        if job is not None:
+            self._stages.runners[Stage.THINKER].release(job[0])
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
+        job = self._jobs.get(result.key.session)
+        if job is None or job[0] != result.key:
+            return
+        if result.finished:
+            self.end(result.key.session)
+        else:
+            self._offer(result.key, job[1])
+
+    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:
+        """Only warmth is lost."""
+        self.end(key.session)
+
+    def _offer(self, key: JobKey, arrived_ns: int) -> None:
+        runner = self._stages.runners[Stage.THINKER]
+        runner.ready(
+            WorkItem(
+                key,
+                Kind.DRAFT,
+                arrived_ns,
+                FOREVER_NS,
+                FOREVER_NS,
+                units=self._stages.params.prefill_tokens,
+                opening=True,
+                started=runner.is_started(key),
+            )
+        )
