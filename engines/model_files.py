@@ -150,7 +150,7 @@ WHEELS: tuple[Wheel, ...] = (
 RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "smollm",
-        1,
+        2,
         (
             BuiltFile(SMOLLM_GRAPH, 167_715_634, "Apache-2.0", _SMOLLM),
             BuiltFile(SMOLLM_TOKENIZER, 3_522_656, "Apache-2.0", _SMOLLM),
