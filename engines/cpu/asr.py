@@ -31,6 +31,7 @@ from engines.base import (
 from engines.cpu.asr_audio import SHORTEST, Samples, is_silent, parts, samples_of
 from engines.cpu.asr_filter import believable, loop_start
 from engines.cpu.asr_tokenizer import AsrTokenizer
+from engines.cpu.memory import give_back
 from engines.cpu.ort_session import open_session
 from engines.model_files import ASR_DECODER, ASR_ENCODER, ASR_TOKENS
 from engines.model_store import ModelStore
@@ -74,6 +75,7 @@ class AsrEngine:
         if self._recogniser is None:
             self._recogniser = Moonshine(self._store)
             self._recogniser.texts([np.zeros(INPUT_RATE, np.float32)])
+            give_back()
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, UtteranceJob):

@@ -16,14 +16,15 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from engines.cpu.memory import lazy_zeros
 from engines.cpu.ort_session import open_session
 
 Logits = NDArray[np.float32]
 KvState = NDArray[np.float32]
 """[2 * layers, kv heads, tokens, head]: what a slot holds of its first `tokens` tokens."""
 
-SCRATCH = 2
-"""Positions behind `capacity` that rows nobody asked for may overwrite."""
+SCRATCH = 16
+"""Positions behind `capacity` that rows nobody asked for may overwrite; 16 of them are a page of memory."""
 WIDEST_CHUNK = 256
 
 
@@ -38,9 +39,8 @@ class SlotModel:
         self._layers = len(past)
         heads, head = int(past[0].shape[1]), int(past[0].shape[3])
         self.vocabulary = int(self._session.get_outputs()[0].shape[1])
-        # np.zeros maps pages that exist only once they are written
         shape = (2 * self._layers, slots, heads, capacity + SCRATCH, head)
-        self._kv: NDArray[np.float32] = np.zeros(shape, np.float32)
+        self._kv = lazy_zeros(shape)
         self._ids = np.zeros((slots, 1), np.int64)
         self._chunk = np.zeros((1, WIDEST_CHUNK), np.int64)
         self._chunk_last = np.zeros((1, 1), np.int64)

@@ -28,6 +28,7 @@ from engines.cpu import thinker_state
 from engines.cpu.answer_length import AnswerLength, answer_length
 from engines.cpu.chat_template import ChatTemplate
 from engines.cpu.grammar import CallGrammars
+from engines.cpu.memory import give_back
 from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, SlotModel
 from engines.cpu.smollm_tokenizer import END, SmolTokenizer
 from engines.cpu.thinker_answer import SpokenAnswer, unspeakable_tokens
@@ -103,6 +104,7 @@ class ThinkerEngine:
             tokenizer = SmolTokenizer(self._store.path(SMOLLM_TOKENIZER))
             self._loaded = _Loaded(model, tokenizer, self._prefix_bytes)
             self._warm()
+            give_back()
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, ThinkJob):
