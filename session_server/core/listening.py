@@ -230,6 +230,8 @@ class Listening:
     def _consider_end(self, utterance: Utterance, end: int) -> None:
         params, detection = self._context.params, self._context.settings.turn_detection
         silence_ms = samples_to_ms(end - utterance.voiced_end, INPUT_RATE)
+        if silence_ms:  # by then the detector had already been reporting speech for too long
+            silence_ms += params.speech_release_ms
         limit = silence_limit_ms(detection, params, utterance.judged, utterance.judge_failed)
         if silence_ms >= limit:
             self._end_turn(utterance, end)

@@ -111,6 +111,7 @@ class CoreParams:
     # voice activity
     speech_off_margin: float = 0.15
     speech_start_ms: int = 96
+    speech_release_ms: int = 40
     # interruption
     duck_ms: int = 200
     commit_ms: int = 800

@@ -4,6 +4,7 @@ Everything the session announced is in `seen`; `take(kind)` gives the actions of
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from session_server.core import actions as a, events as e
 from session_server.core.items import FunctionCallOutput, ItemStatus, Message, Role, TextContent
@@ -45,7 +46,8 @@ class Drive:
             playback=PlaybackExtension() if playback else None,
             **settings,
         )
-        self.params = params or CoreParams()
+        self.params = replace(params or CoreParams(), speech_release_ms=0)
+        """Most tests count frames of probability, not of sound: see `test_turns` for the detector's release."""
         self.now = 1_000 * NS_PER_MS
         self.session = Session(self.settings, self.params, SequentialIds(), self.now)
         self.writes = writes

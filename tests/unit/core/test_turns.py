@@ -432,3 +432,19 @@ def test_server_vad_never_asks_the_turn_model():
     d.speak(640)
     d.hush(480)
     assert not d.take(a.JudgeTurn)
+
+
+def test_turn_ends_late_because_the_detector_lets_go_late():
+    """The detector's release is part of the silence: 320 ms are over 40 ms earlier by its frames."""
+
+    def silence_frames(release_ms: int) -> int:
+        d = Drive(replace(SERVER_VAD, silence_ms=320))
+        d.session._context.params = replace(d.params, speech_release_ms=release_ms)
+        d.speak(640)
+        for frames in range(1, 20):
+            d.hush(32)
+            if d.take(a.AnnounceSpeechStopped):
+                return frames
+        raise AssertionError("the turn never ended")
+
+    assert (silence_frames(0), silence_frames(40)) == (10, 9)
