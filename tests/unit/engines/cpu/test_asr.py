@@ -16,6 +16,7 @@ from engines.cpu.asr_audio import (
 )
 from engines.cpu.asr_filter import believable, loop_start
 from engines.cpu.asr_tokenizer import AsrTokenizer, read_pieces
+from engines.cpu.moonshine import Recognised
 from engines.model_store import ModelStore
 from session_server.errors import ModelsMissing
 from session_server.media import INPUT_RATE
@@ -141,14 +142,16 @@ class StandIn:
 
     def __init__(self) -> None:
         self.batches: list[list[float]] = []
+        self.guesses: list[tuple[int, ...]] = []
         self.fail_at: float | None = None
 
-    def texts(self, audios: list[Samples]) -> list[str]:
+    def recognise(self, audios: list[Samples], guess: tuple[int, ...] = ()) -> list[Recognised]:
         seconds = [round(len(a) / INPUT_RATE, 1) for a in audios]
         if self.fail_at in seconds:
             raise RuntimeError("no such sound")
         self.batches.append(seconds)
-        return [f"{s}s" for s in seconds]
+        self.guesses.append(guess)
+        return [Recognised(f"{s}s", (7, 8, 9, int(s))) for s in seconds]
 
 
 @pytest.fixture
@@ -194,6 +197,15 @@ def test_a_growing_utterance_is_not_recognised_again_from_its_start(engine: AsrE
         ask(engine, audio[: seconds * INPUT_RATE])
     recognised = sum(s for batch in recogniser(engine).batches for s in batch)
     assert recognised < 14 + 18 + 30 - 16
+
+
+def test_the_last_text_is_the_next_guess(engine: AsrEngine) -> None:
+    audio = noise(4)
+    ask(engine, audio[: 2 * INPUT_RATE])
+    ask(engine, audio)
+    ask(engine, audio, session="other")
+    ask(engine, noise(4, seed=1))
+    assert recogniser(engine).guesses == [(), (7, 8), (), ()]
 
 
 def test_what_one_session_said_is_not_looked_up_for_another(engine: AsrEngine) -> None:

@@ -23,6 +23,7 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.cpu.asr import AsrEngine
+from engines.cpu.asr_audio import samples_of
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store import ModelStore
 from session_server.media import INPUT_RATE
@@ -142,6 +143,19 @@ def test_recorded_speech_is_understood(
 def test_a_batch_says_what_each_says_alone(asr: AsrEngine) -> None:
     clips = [read(n) for n in ("sb_spk1_snt1", "sb_spk1_snt3", "sb_spk1_snt4", "sb_spk1_snt5")]
     assert recognise(asr, *clips) == [recognise(asr, clip)[0] for clip in clips]
+
+
+def test_a_guess_does_not_change_what_is_recognised(asr: AsrEngine) -> None:
+    model = asr._recogniser
+    assert model is not None
+    audio = samples_of(read("jfk"))
+    wanted = model.recognise([audio])[0]
+    for seconds in (2, 5, 8):
+        guess = model.recognise([audio[: seconds * INPUT_RATE]])[0].ids
+        assert guess
+        assert model.recognise([audio], guess)[0] == wanted
+    for guess in (wanted.ids, (5, 6, 7), (2, 2), (*wanted.ids, 9, 9), (1,)):
+        assert model.recognise([audio], guess)[0] == wanted
 
 
 @pytest.mark.parametrize("level", [0.0, 0.0001, 0.001, 0.01, 0.1, 0.5])
