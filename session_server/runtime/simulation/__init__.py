@@ -1,0 +1,14 @@
+"""Discrete-event simulation of the real core, host and scheduler on a virtual clock.
+
+`simulate(spec)` runs one; the engines are cost models from a profile and the transport is a network model.
+"""
+
+from __future__ import annotations
+
+from session_server.runtime.simulation.spec import (
+    NetworkModel as NetworkModel,
+    SimulationReport as SimulationReport,
+    SimulationSpec as SimulationSpec,
+    Span as Span,
+    Workload as Workload,
+)

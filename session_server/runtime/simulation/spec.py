@@ -1,0 +1,131 @@
+"""What to simulate, as plain data: who talks, over which network, and under which scheduler.
+
+Nothing here acts. A spec and its seed decide every byte of the report. Seconds in `_s`, milliseconds in `_ms`,
+probabilities in 0..1. Where the defaults come from stands in docs/simulation.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+POLICIES = ("fcfs", "liveserve", "deadline")
+CHUNKINGS = ("stock", "adaptive")
+ARRIVALS = ("closed", "poisson", "gamma", "ramp")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A length that is drawn anew each time: lognormal(`median`, `sigma`), or exponential, or uniform, cut to
+    `low`..`high`. `kind`: lognormal, exponential (mean `median`), uniform (`low`..`high`) or constant (`median`)."""
+
+    median: float
+    sigma: float = 0.0
+    low: float = 0.0
+    high: float = 1e9
+    kind: str = "lognormal"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """How users behave.
+
+    `speech_s`: how long a user speaks; `prompt_tokens`: added to the prompt by a turn, beside its speech;
+    `answer_tokens`: length of an answer; `think_s`: from the end of playback to the next word, on top of
+    `think_least_s`. `arrivals`: closed (N sessions, always), poisson and gamma (sessions come at the rate that keeps N
+    of them, gamma in bursts of coefficient of variation `burst_cv`), ramp (N come evenly over `ramp_s`).
+    `turns`: mean turns of a session, geometric; a closed loop opens another one at once.
+    `barge_in`, `backchannel`: probability per answer; `false_start_per_min`: noise that sounds like speech;
+    `hang_up`: probability per turn that the user leaves in the answer; `drop`: that the connection is lost in it.
+    """
+
+    name: str = "mixed"
+    speech_s: Span = Span(2.5, 0.6, 0.4, 20.0)
+    barge_speech_s: Span = Span(0.0, 0.0, 1.5, 4.0, "uniform")
+    backchannel_s: Span = Span(0.0, 0.0, 0.32, 0.77, "uniform")
+    prompt_tokens: Span = Span(60.0, 0.0, 0.0, 1000.0, "exponential")
+    prompt_tokens_least: int = 40
+    answer_tokens: Span = Span(36.6, 0.8, 6, 220)
+    think_least_s: Span = Span(0.0, 0.0, 0.5, 1.5, "uniform")
+    think_s: Span = Span(4.0, 0.0, 0.0, 60.0, "exponential")
+    barge_in: float = 0.3
+    backchannel: float = 0.0
+    false_start_per_min: float = 0.0
+    hang_up: float = 0.0
+    drop: float = 0.0
+    turns: float = 12.0
+    arrivals: str = "closed"
+    burst_cv: float = 3.0
+    ramp_s: float = 20.0
+    system_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkModel:
+    """One way between client and server, the same in both directions, in order (as TCP delivers).
+
+    `delay_ms` plus a normal jitter of `jitter_ms`, never negative; a packet is lost with probability `loss` and then
+    comes `loss_delay_ms` later. `ack_interval_ms` 0: a stock client, which acknowledges nothing. `preroll_ms`: what
+    the client's jitter buffer gathers before it plays.
+    """
+
+    delay_ms: float = 20.0
+    jitter_ms: float = 5.0
+    loss: float = 0.0
+    loss_delay_ms: float = 150.0
+    ack_interval_ms: int = 200
+    preroll_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSpec:
+    """One run. `profile`: a name in configs/profiles or a path. `barge_in` None: the workload's.
+
+    `sessions` are shared out over `replicas` independent hosts. `admission` off: every turn is let in, in its order.
+    `max_sessions` 0: no limit. `overrides`: scheduler parameters by name, for sweeps of their constants. `warm_up_s`:
+    responses that begin before it are left out. `slices_ms`: audio of one message to the client.
+    """
+
+    profile: str = "qwen3-omni-h200"
+    workload: Workload = field(default_factory=Workload)
+    policy: str = "deadline"
+    chunking: str = "adaptive"
+    sessions: int = 32
+    seconds: float = 400.0
+    warm_up_s: float = 60.0
+    barge_in: float | None = None
+    seed: int = 0
+    admission: bool = False
+    max_sessions: int = 0
+    replicas: int = 1
+    network: NetworkModel = field(default_factory=NetworkModel)
+    turn_mode: str = "server_vad"
+    speculate: bool = True
+    slices_ms: int = 100
+    overrides: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        _one_of("policy", self.policy, POLICIES)
+        _one_of("chunking", self.chunking, CHUNKINGS)
+        _one_of("workload.arrivals", self.workload.arrivals, ARRIVALS)
+        if self.sessions < 1 or not 1 <= self.replicas <= self.sessions:
+            raise ValueError("need at least one session a replica")
+        if self.seconds <= self.warm_up_s:
+            raise ValueError("the run must be longer than its warm-up")
+
+
+@dataclass(slots=True)
+class SimulationReport:
+    """What came out: `figures` is plain data, with the keys of a load run's report and policy, chunking, workload,
+    profile, seed and sessions beside them. The same spec gives the same JSON, byte for byte."""
+
+    figures: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.figures, indent=2, sort_keys=True) + "\n"
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
