@@ -57,6 +57,8 @@ class Capabilities:
     `unit_samples`, `unit_rate`: length of one unit of output audio in samples at a rate; 0 where units
     are not audio. `context_tokens`: longest prompt and answer together, thinker only.
     `samples_behind`: audio that the stage holds back until its last input (overlap-add).
+    `streams_text`: a talker that takes text as it is written and gives AcousticFrames, one unit a step; its graph has
+    no codec, and frames go straight to the vocoder.
     """
 
     stage: Stage
@@ -69,6 +71,7 @@ class Capabilities:
     can_export: bool = False
     can_fork: bool = False
     can_rollback: bool = False
+    streams_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,25 @@ class Speech:
     samples: int
     words: tuple[WordSpan, ...] = ()
     estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TalkJob:
+    """A whole answer for a talker with `streams_text`: pieces of text come by `feed`."""
+
+    voice: str
+    speed: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AcousticFrames:
+    """Output of a talker with `streams_text`. `pieces`: fed pieces of text that this step has used up; one that has
+    used up all waits for more, or for the end of the text."""
+
+    payload: object
+    units: int
+    pieces: int = 0
 
 
 @dataclass(frozen=True, slots=True)

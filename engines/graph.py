@@ -28,6 +28,7 @@ class EdgeUnit(enum.Enum):
     TOKEN = "token"
     CLAUSE = "clause"
     CHUNK = "chunk"
+    FRAME = "frame"
 
 
 _UNIT_OF = {

@@ -44,7 +44,8 @@ from session_server.runtime.recognition import RecognitionLane
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.stage_runner import MakeWorker, RunnerState, StageRunner
-from session_server.runtime.stage_worker import ThreadWorker
+from session_server.runtime.stage_worker import Report, ThreadWorker, Worker
+from session_server.runtime.timers import Loop
 from session_server.runtime.turn_admission import TurnGate
 from session_server.runtime.warming import Warming
 from session_server.scheduler.admission import SessionLimit
@@ -62,6 +63,7 @@ _JOIN_S = 5.0
 
 Create = Callable[[], SteppedEngine]
 MakeEngine = Callable[[StageSpec, ModelStore], Create]
+MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
 
 
 @dataclass(slots=True)
@@ -84,6 +86,13 @@ def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
     return make
 
 
+def thread_worker(
+    spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
+) -> Worker:
+    """Each stage on a thread of its own."""
+    return ThreadWorker(spec.stage.value, create, report, clock)
+
+
 class EngineHost:
     """Runs a model graph for many sessions."""
 
@@ -96,11 +105,13 @@ class EngineHost:
         deliver: Callable[[ToSession], None],
         metrics: HostMetrics | None = None,
         make_engine: MakeEngine = registered_engine,
+        make_worker: MakeStageWorker = thread_worker,
     ) -> None:
         self._clock = clock
         self._deliver = deliver
         self._params = params
         self._metrics = metrics or NoMetrics()
+        self._make_worker = make_worker
         self._costs = CostModel()
         self._sessions: dict[str, _Session] = {}
         self._limit = SessionLimit(params.max_sessions)
@@ -109,8 +120,9 @@ class EngineHost:
         }
         chunks = ChunkSizes(params)
         estimates = PathEstimates(runners, self._costs, chunks.smallest_ns)
-        self._stages = Stages(graph, runners, estimates, params, clock, self._metrics)
-        runners[Stage.CODEC].making = estimates.making_ns
+        self._stages = Stages(graph, runners, estimates, params, clock, self._metrics, chunks)
+        if Stage.CODEC in runners:
+            runners[Stage.CODEC].making = estimates.making_ns
         self._recognition = RecognitionLane(self._stages, self._send)
         self._warming = Warming(self._stages)
         self._gate = TurnGate(self._stages, self._costs, self._refuse)
@@ -125,8 +137,8 @@ class EngineHost:
             nearly_dry_ns=params.nearly_dry_ns if params.policy is PolicyName.DEADLINE else None,
             chunks=ChunkSizes(params) if spec.stage is Stage.CODEC else None,
         )
-        make: MakeWorker = lambda report: ThreadWorker(  # noqa: E731
-            spec.stage.value, create, report, self._clock
+        make: MakeWorker = lambda report: self._make_worker(  # noqa: E731
+            spec, create, report, self._clock
         )
         return StageRunner(
             spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
@@ -136,12 +148,19 @@ class EngineHost:
 
     async def start(self) -> None:
         """Load all engines, each on its own thread. Raises the first failure, after stopping the others."""
+        self._gate.loop = asyncio.get_running_loop()
         loads = [runner.start() for runner in self._stages.runners.values()]
         results = await asyncio.gather(*loads, return_exceptions=True)
         failed = [result for result in results if isinstance(result, BaseException)]
         if failed:
             await self.stop()
             raise failed[0]
+
+    def begin(self, loop: Loop) -> None:
+        """Load all engines with `loop` instead of asyncio's; they are there when `ready` says so."""
+        self._gate.loop = loop
+        for runner in self._stages.runners.values():
+            runner.begin(loop)
 
     async def stop(self) -> None:
         """Drop everything and close the engines; a hung one is left behind. Idempotent."""

@@ -13,6 +13,7 @@ from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
 from session_server.runtime.stage_runner import StageRunner
+from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams
 
@@ -43,9 +44,18 @@ class PathEstimates:
         """`first`: a whole first clause has still to be thought."""
         total = 0
         for below in SPEECH_STAGES[SPEECH_STAGES.index(stage) :]:
-            steps = _FIRST_CLAUSE_TOKENS if first and below is Stage.THINKER else 1
-            total += steps * self.step_ns(below, self._smallest_chunk_ns)
+            if below in self._runners:
+                total += self._steps(below, first) * self.step_ns(below, self._smallest_chunk_ns)
         return total
+
+    def _steps(self, stage: Stage, first: bool) -> int:
+        """Steps until something leaves the stage: a clause of tokens, or a chunk of frames made one by one."""
+        streaming = self._runners[Stage.TALKER].streams_text
+        if stage is Stage.THINKER and first and not streaming:
+            return _FIRST_CLAUSE_TOKENS
+        if stage is Stage.TALKER and streaming:
+            return max(1, self._smallest_chunk_ns // unit_ns(self._runners[stage]))
+        return 1
 
     def step_ns(self, stage: Stage, audio_ns: int) -> int:
         """One step of this stage; `audio_ns` of audio for codec and vocoder."""
@@ -101,3 +111,4 @@ class Stages:
     params: SchedulerParams
     clock: Clock
     metrics: HostMetrics
+    chunks: ChunkSizes

@@ -36,9 +36,11 @@ from session_server.runtime.messages import (
 from session_server.runtime.pipeline_parts import Stages
 from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.speech_path import SpeechPath
+from session_server.runtime.streamed_speech import PieceSplitter, StreamedSpeechPath
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
+Speaking = SpeechPath | StreamedSpeechPath
 _AUDIO_TOKENS_PER_S = 20
 """The Realtime protocol counts one output audio token for 50 ms."""
 
@@ -68,7 +70,8 @@ class ResponsePipeline:
         self._over = over
         self._key = JobKey(request.session, request.response)
         self._parser = tool_calls.ToolCallParser(frozenset(tool.name for tool in request.tools))
-        self._splitter = ClauseSplitter()
+        streaming = stages.runners[Stage.TALKER].streams_text
+        self._splitter = PieceSplitter() if streaming else ClauseSplitter()
         self._chunk_index = 0
         self._loose_tokens = 0
         self._opening = True
@@ -81,9 +84,10 @@ class ResponsePipeline:
         self.urgency = ResponseUrgency(
             stages.params, times.asked_ns, request.turn_end_ns, request.epoch is None, playhead
         )
-        self.speech: SpeechPath | None = None
+        self.speech: Speaking | None = None
         if playhead is not None:
-            self.speech = SpeechPath(
+            path = StreamedSpeechPath if streaming else SpeechPath
+            self.speech = path(
                 stages,
                 self,
                 self,
@@ -159,7 +163,7 @@ class ResponsePipeline:
         else:
             runner.ready(item)
 
-    def _may_think(self, speech: SpeechPath) -> bool:
+    def _may_think(self, speech: Speaking) -> bool:
         """Room on the edge to the talker, and not too far ahead of it, unless others wait for the slot."""
         if not speech.tokens.free:
             if speech.idle:
@@ -169,7 +173,7 @@ class ResponsePipeline:
         starved = self._stages.runners[Stage.THINKER].starved
         return speech.ahead_s < self._stages.params.text_ahead_s or starved
 
-    def _cut_clause_short(self, speech: SpeechPath) -> None:
+    def _cut_clause_short(self, speech: Speaking) -> None:
         """The edge is full and the talker has nothing: what there is becomes a clause."""
         now = self._stages.clock.now()
         clauses = self._splitter.flush()
@@ -251,7 +255,7 @@ class ResponsePipeline:
         for clause in self._splitter.push(text):
             self._add_clause(self.speech, clause, now)
 
-    def _add_clause(self, speech: SpeechPath, clause: ClauseText, now: int) -> None:
+    def _add_clause(self, speech: Speaking, clause: ClauseText, now: int) -> None:
         if self.times.first_clause_ns is None:
             self.times.first_clause_ns = now
         tokens, self._loose_tokens = self._loose_tokens, 0

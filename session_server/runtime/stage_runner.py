@@ -29,6 +29,7 @@ from session_server.runtime.stage_worker import (
     Worker,
     describe,
 )
+from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.stage_queue import StageQueue
@@ -83,17 +84,22 @@ class StageRunner:
         self._loaded: asyncio.Future[None] | None = None
         self._retries = 0
         self._kicked = False
-        self._wake: asyncio.TimerHandle | None = None
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._wake: Timer | None = None
+        self._watchdog: Timer | None = None
 
     # -- life
 
     async def start(self) -> None:
         """Load the engine; raises what loading raised."""
-        self._loop = asyncio.get_running_loop()
-        self._loaded = self._loop.create_future()
-        self._new_worker()
+        loop = asyncio.get_running_loop()
+        self._loaded = loop.create_future()
+        self.begin(loop)
         await self._loaded
+
+    def begin(self, loop: Loop) -> None:
+        """Load the engine, with `loop` for all that happens later."""
+        self._loop = loop
+        self._new_worker()
 
     def stop(self) -> Worker | None:
         """No more steps; the engine is closed after the one under way. Returns its worker."""
@@ -140,6 +146,11 @@ class StageRunner:
     def max_batch(self) -> int:
         """Jobs in one step, at most."""
         return self._queue.max_batch
+
+    @property
+    def streams_text(self) -> bool:
+        """A talker that speaks while its text is being written, frame by frame."""
+        return self.capabilities is not None and self.capabilities.streams_text
 
     @property
     def depth(self) -> int:

@@ -7,13 +7,13 @@ waits until it is adopted or dropped.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from engines.base import Stage
 from session_server.media import NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
+from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict
 from session_server.scheduler.cost_model import CostModel
 
@@ -27,6 +27,9 @@ _REASONS = {"cores": "all processors are busy"}
 class TurnGate:
     """Lets responses in by predicted load."""
 
+    loop: Loop
+    """Set before the first response comes."""
+
     def __init__(self, stages: Stages, costs: CostModel, refuse: Refuse) -> None:
         self._stages = stages
         self._costs = costs
@@ -34,7 +37,7 @@ class TurnGate:
         self._rule = TurnAdmission(stages.params)
         self._inside: set[ResponsePipeline] = set()
         self._waiting: dict[ResponsePipeline, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def __len__(self) -> int:
         return len(self._inside) + len(self._waiting)
@@ -56,7 +59,7 @@ class TurnGate:
         if response in self._inside:
             self._inside.discard(response)
             if self._waiting:
-                asyncio.get_running_loop().call_soon(self._look_again)
+                self.loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         self._look(self._stages.clock.now())
@@ -73,7 +76,7 @@ class TurnGate:
         turns = [since for response, since in self._waiting.items() if response.epoch is not None]
         if turns:
             delay = max(0, min(turns) + self._rule.wait_ns - now) / NS_PER_S
-            self._timer = asyncio.get_running_loop().call_later(delay, self._look_again)
+            self._timer = self.loop.call_later(delay, self._look_again)
 
     def _judge(self, response: ResponsePipeline, waited_ns: int, now: int) -> None:
         verdict, reason = self._rule.decide(waited_ns, len(self._inside), self._loads())
@@ -90,7 +93,11 @@ class TurnGate:
 
     def _loads(self) -> list[StageLoad]:
         """What a response costs each stage at the batch that one more would make, by the steps measured so far."""
-        return [self._load(stage, len(self._inside) + 1) for stage in SPEECH_STAGES]
+        return [
+            self._load(stage, len(self._inside) + 1)
+            for stage in SPEECH_STAGES
+            if stage in self._stages.runners
+        ]
 
     def _load(self, stage: Stage, responses: int) -> StageLoad:
         runner = self._stages.runners[stage]
@@ -99,7 +106,7 @@ class TurnGate:
         if stage is Stage.THINKER:
             audio_s = _CHARS_PER_TOKEN / params.chars_per_s
         elif stage is Stage.TALKER:
-            audio_s = _CLAUSE_S
+            audio_s = unit_ns(runner) / NS_PER_S if runner.streams_text else _CLAUSE_S
         else:
             audio_s = params.chunk_ladder_s[-1]
             units = max(1, int(audio_s * NS_PER_S) // unit_ns(runner))

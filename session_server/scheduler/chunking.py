@@ -24,6 +24,10 @@ class ChunkSizes:
         self._ladder = tuple(int(step * NS_PER_S) for step in params.chunk_ladder_s)
 
     @property
+    def fixed(self) -> bool:
+        return self._fixed
+
+    @property
     def smallest_ns(self) -> int:
         return self._ladder[0]
 

@@ -1,0 +1,252 @@
+"""From text to chunks where the talker speaks while the text is being written: talker and vocoder of one answer.
+
+The counterpart of `speech_path` for autoregressive talkers (`streams_text`): one job an answer in each stage, no
+clauses, no codec stage. The talker makes a frame a step as long as it has text; frames gather at the vocoder until a
+chunk of the size that the chunk rule wants is there, or the answer has ended. Positions are samples of the stream.
+
+Invariants: credits never exceed their edges; a message is the last thing that a step does; chunks are consecutive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from engines.base import AcousticFrames, JobKey, Pcm, SpeechJob, Stage, StepResult, TalkJob
+from engines.clauses import ClauseText
+from session_server.media import NS_PER_S
+from session_server.runtime.job_table import JobOwner
+from session_server.runtime.pipeline_parts import Stages, unit_ns
+from session_server.runtime.runaway import RunawayGuard
+from session_server.runtime.speech_path import ChunkSink
+from session_server.scheduler.credits import Credits
+from session_server.scheduler.playhead import Playhead
+from session_server.scheduler.urgency import ResponseUrgency, Step
+
+
+class PieceSplitter:
+    """Passes text on as it comes; takes the place of the clause splitter."""
+
+    def __init__(self) -> None:
+        self._end = 0
+
+    pending = ""
+
+    def push(self, text: str) -> list[ClauseText]:
+        start, self._end = self._end, self._end + len(text)
+        return [ClauseText(start, self._end, text)] if text else []
+
+    def flush(self) -> list[ClauseText]:
+        return []
+
+
+class StreamedSpeechPath:
+    """One answer's way from text to audio."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        owner: JobOwner,
+        sink: ChunkSink,
+        session: str,
+        response: str,
+        voice: str,
+        speed: float,
+        urgency: ResponseUrgency,
+        playhead: Playhead,
+    ) -> None:
+        self.tokens = Credits(stages.graph.capacity(Stage.THINKER, Stage.TALKER))
+        self.frames = Credits(stages.graph.capacity(Stage.TALKER, Stage.VOCODER))
+        self._stages = stages
+        self._owner = owner
+        self._sink = sink
+        self._key = JobKey(session, response)
+        self._voice = voice
+        self._speed = speed
+        self._urgency = urgency
+        self._playhead = playhead
+        self._talker = stages.runners[Stage.TALKER]
+        self._vocoder = stages.runners[Stage.VOCODER]
+        self._unit_ns = unit_ns(self._talker)
+        self._guard = RunawayGuard(stages.params, playhead.rate, speed)
+        self._pieces: deque[tuple[int, int]] = deque()
+        self._chars_waiting = 0
+        self._chars_spoken = 0
+        self._begun = False
+        self._text_complete = False
+        self._talked = False
+        self._gathered = 0
+        self._finished = False
+        self._ended = False
+
+    # -- text side
+
+    def add_clause(self, clause: ClauseText, tokens: int, now: int) -> None:
+        """More text, with the credit of its tokens."""
+        if not self._begun:
+            self._begun = True
+            self._talker.submit(self._key, TalkJob(self._voice, self._speed), self._owner)
+            self._vocoder.submit(self._key, SpeechJob(self._voice), self._owner)
+        self._pieces.append((len(clause.text), tokens))
+        self._chars_waiting += len(clause.text)
+        self._talker.feed(self._key, clause.text, last=False)
+        self.advance(now)
+
+    def complete_text(self, now: int) -> None:
+        self._text_complete = True
+        if self._begun:
+            self._talker.feed(self._key, "", last=True)
+            self.advance(now)
+
+    @property
+    def ahead_s(self) -> float:
+        """Speech that the text waiting for the talker would last."""
+        return self._chars_waiting / (self._stages.params.chars_per_s * self._speed)
+
+    @property
+    def idle(self) -> bool:
+        """The talker has used up its text."""
+        return not self._pieces
+
+    @property
+    def done(self) -> bool:
+        return self._text_complete and (self._finished or not self._begun)
+
+    @property
+    def credits_used(self) -> int:
+        return self.tokens.used + self.frames.used
+
+    @property
+    def spoken_below_ns(self) -> int:
+        """Speech that the talker has made and that has not been delivered."""
+        return self._gathered * self._unit_ns
+
+    # -- scheduling
+
+    def advance(self, now: int) -> None:
+        if self._ended or not self._begun:
+            return
+        self._offer_talker(now)
+        self._offer_vocoder(now)
+
+    def _offer_talker(self, now: int) -> None:
+        if self._talked:
+            return
+        if not self.frames.free or not (self._pieces or self._text_complete):
+            self._talker.hold(self._key)
+            return
+        step = Step(
+            self._key,
+            self._stages.estimates.path_ns(Stage.TALKER, first=False),
+            self._gathered * self._unit_ns,
+            room_ns=self._unit_ns,
+            unit_ns=self._unit_ns,
+            started=self._talker.is_started(self._key),
+        )
+        item = self._urgency.item(step, now)
+        if item is None:
+            self._talker.hold(self._key)
+        else:
+            self._talker.ready(item)
+
+    def _offer_vocoder(self, now: int) -> None:
+        size = min(self._chunk_units(now), self.frames.capacity)
+        if self._finished or (self._gathered < size and not self._talked):
+            self._vocoder.hold(self._key)
+            return
+        chunks, ladder_end = self._stages.chunks, self._stages.params.chunk_ladder_s[-1]
+        most = size if chunks.fixed else max(1, int(ladder_end * NS_PER_S) // self._unit_ns)
+        step = Step(
+            self._key,
+            self._stages.estimates.path_ns(Stage.VOCODER, first=False),
+            units=max(1, min(self._gathered, most)),
+            unit_ns=self._unit_ns,
+            started=self._vocoder.is_started(self._key),
+        )
+        item = self._urgency.item(step, now)
+        if item is None:
+            self._vocoder.hold(self._key)
+        else:
+            self._vocoder.ready(item)
+
+    def _chunk_units(self, now: int) -> int:
+        """Frames that make the next chunk, by the time that the listener's lead leaves for making the missing ones."""
+        playhead, estimates = self._playhead, self._stages.estimates
+        have = self._gathered * self._unit_ns
+        first = not playhead.generated
+
+        def making(audio_ns: int) -> int:
+            missing = audio_ns if first else max(0, audio_ns - have)
+            steps = -(-missing // self._unit_ns)
+            talking = steps * estimates.step_ns(Stage.TALKER, self._unit_ns)
+            return talking + estimates.step_ns(Stage.VOCODER, audio_ns)
+
+        slack = playhead.lead_ns(now) - self._stages.params.transport_ns
+        return max(1, self._stages.chunks.size_ns(slack, first, making) // self._unit_ns)
+
+    # -- results
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
+        if self._ended:
+            return
+        if stage is Stage.TALKER:
+            self._on_frames(result)
+        elif stage is Stage.VOCODER:
+            self._on_pcm(result, now)
+        else:
+            raise ValueError(f"no such stage in the speech path: {stage}")
+        self.advance(now)
+
+    def _on_frames(self, result: StepResult) -> None:
+        frames = result.output
+        if isinstance(frames, AcousticFrames):
+            for _ in range(min(frames.pieces, len(self._pieces))):
+                chars, tokens = self._pieces.popleft()
+                self._chars_waiting -= chars
+                self._chars_spoken += chars
+                self.tokens.give(tokens)
+            self.frames.take(frames.units)
+            self._gathered += frames.units
+        self._talked = result.finished
+        if isinstance(frames, AcousticFrames) or result.finished:
+            payload = frames.payload if isinstance(frames, AcousticFrames) else None
+            self._vocoder.feed(self._key, payload, last=result.finished)
+        if result.finished:
+            for _, tokens in self._pieces:
+                self.tokens.give(tokens)
+            self._pieces.clear()
+            self._chars_waiting = 0
+
+    def _on_pcm(self, result: StepResult, now: int) -> None:
+        units = min(result.units, self._gathered)
+        self._gathered -= units
+        self.frames.give(units)
+        self._finished = result.finished
+        pcm = result.output.pcm if isinstance(result.output, Pcm) else b""
+        if len(pcm) % 2:
+            self._sink.fail("the vocoder engine gave half a sample")
+        elif pcm:
+            self._deliver(pcm, now)
+
+    def _deliver(self, pcm: bytes, now: int) -> None:
+        playhead = self._playhead
+        if not playhead.generated:
+            self._sink.first_audio(now)
+        start = playhead.generated
+        playhead.deliver(len(pcm) // 2, now)
+        self._stages.metrics.audio_generated(len(pcm) / 2 / playhead.rate)
+        self._stages.metrics.chunk_frames(
+            Stage.VOCODER.value, len(pcm) // 2 * NS_PER_S // playhead.rate // self._unit_ns
+        )
+        self._sink.emit_chunk(start, playhead.rate, pcm)
+        runaway = self._guard.check(pcm, self._chars_spoken + self._chars_waiting)
+        if runaway is not None:
+            self._sink.end_early(runaway, now)
+
+    # -- the end
+
+    def cancel(self) -> None:
+        """Take everything of this answer out of the stages. Idempotent."""
+        self._ended = True
+        self._talker.release(self._key)
+        self._vocoder.release(self._key)
+        self._pieces.clear()
