@@ -116,7 +116,11 @@ class Responses:
             self.fail(response, "inference_rate_limit_exceeded", "Too many responses at once.")
         else:
             if wanted.input_items is None:
-                response.waiting_for = self._works.pending_transcripts()
+                pending = (
+                    self._works.pending_transcripts()
+                )  # of open speech, too: that is no context
+                items = self._context.conversation
+                response.waiting_for = {item_id for item_id in pending if item_id in items}
             if not response.waiting_for:
                 self.start(response)
         return response

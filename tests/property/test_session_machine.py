@@ -331,6 +331,13 @@ class SessionMachine(RuleBasedStateMachine):
             self.answer_plays(words, False, 900)
         self.user_speaks(barge, 20, "no stop it", False)
 
+    @rule(pause=st.integers(6, 14), text=st.sampled_from(["well", "I would like"]))
+    def user_hesitates(self, pause: int, text: str) -> None:
+        self.user_speaks(9, pause, text, False)
+        if self.asked:
+            self.generate_speech(2, 3, True)
+        self.user_speaks(6, pause, text, False)
+
     @precondition(lambda self: self.settings.turn_detection.mode is TurnMode.SEMANTIC_VAD)
     @rule(loud=st.integers(7, 12), text=st.sampled_from(["", "yeah", "stop it"]))
     def noise_over_an_answer(self, loud: int, text: str) -> None:
@@ -339,9 +346,9 @@ class SessionMachine(RuleBasedStateMachine):
             self.answer_plays(40, False, 300)
             self.user_speaks(loud, 30, text, False)
             self.generation_ends(2, "stop")
-            for _ in range(60):
+            for _ in range(20):
                 self.write(20)
-                self.wait(100)
+                self.wait(300)
 
     @precondition(lambda self: self.settings.playback is not None and self.observer.item_of)
     @rule(steps=st.integers(1, 12))
@@ -495,7 +502,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def no_audio_is_forgotten(self) -> None:
         """A finished stream that was handed over has ended; one that was not has a reason to wait."""
-        if not hasattr(self, "session"):
+        if not hasattr(self, "session") or self.session.state is TurnState.CLOSED:
             return
         responses, timers = self.session._responses, self.session._context.timers
         for response in responses.live.values():

@@ -373,6 +373,17 @@ def test_deleting_a_user_item_releases_the_response_that_waits_for_its_words():
     assert d.one(a.StartGeneration).messages == ()
 
 
+def test_response_does_not_wait_for_speech_that_is_still_open():
+    d = Drive()
+    d.speak(320)
+    d.hush(160)
+    d.typed("typed meanwhile")
+    d.respond()
+    assert [m.content for m in d.one(a.StartGeneration).messages] == ["typed meanwhile"]
+    d.feed(e.InputCleared())
+    assert d.session.next_deadline() is not None
+
+
 def test_retrieve_shows_only_what_was_heard_so_far():
     d = Drive(MANUAL)
     d.answering(4)
