@@ -1,0 +1,191 @@
+"""Virtual time: a heap of callbacks, and devices on which steps take time.
+
+Owns the clock. What is due at one instant runs in the order in which it was asked for, so a run depends on nothing but
+its inputs. Instants are integer nanoseconds; `call_later` takes seconds, as an event loop does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+
+from engines.base import Stage
+from engines.sim.profile import Device, Profile
+from engines.sim.scripted import ScriptedEngine
+from session_server.media import NS_PER_S
+from session_server.runtime.stage_worker import (
+    Feed,
+    Loaded,
+    NoCapacity,
+    Outcome,
+    Plan,
+    Release,
+    Report,
+    Start,
+)
+
+
+class Alarm:
+    """A callback at an instant; `cancel` calls it off."""
+
+    __slots__ = ("args", "at", "callback", "serial")
+
+    def __init__(
+        self, at: int, serial: int, callback: Callable[..., object], args: tuple[object, ...]
+    ) -> None:
+        self.at = at
+        self.serial = serial
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+
+    def cancel(self) -> None:
+        self.callback = None
+        self.args = ()
+
+
+class VirtualLoop:
+    """An event loop whose time moves from one alarm to the next."""
+
+    def __init__(self) -> None:
+        self.time = 0
+        self.events = 0
+        self._heap: list[tuple[int, int, Alarm]] = []
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._serial = 0
+
+    def now(self) -> int:
+        """As `clock.Clock`."""
+        return self.time
+
+    def call_soon(self, callback: Callable[..., object], /, *args: object) -> None:
+        self._soon.append((callback, args))
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Callable[..., object], /, *args: object) -> Alarm:
+        return self.at(self.time + max(0, round(delay * NS_PER_S)), callback, *args)
+
+    def at(self, instant: int, callback: Callable[..., object], /, *args: object) -> Alarm:
+        """Call at `instant`, or now when that has passed."""
+        self._serial += 1
+        alarm = Alarm(max(instant, self.time), self._serial, callback, args)
+        heapq.heappush(self._heap, (alarm.at, alarm.serial, alarm))
+        return alarm
+
+    def run_until(self, end: int) -> None:
+        """Everything up to and including `end`."""
+        heap, soon = self._heap, self._soon
+        while True:
+            while soon:
+                callback, args = soon.popleft()
+                callback(*args)
+            if not heap or heap[0][0] > end:
+                self.time = max(self.time, end)
+                return
+            self.time, _, alarm = heapq.heappop(heap)
+            if alarm.callback is not None:
+                self.events += 1
+                alarm.callback(*alarm.args)
+
+
+class SharedDevice:
+    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run."""
+
+    def __init__(self, loop: VirtualLoop, limits: Device) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._running = 0
+        self._waiting: deque[tuple[int, Callable[[int], object]]] = deque()
+
+    def run(self, work_ns: int, done: Callable[[int], object]) -> None:
+        """`done` is told how long the step took on the device, waiting not counted."""
+        if self._limits.concurrent and self._running >= self._limits.concurrent:
+            self._waiting.append((work_ns, done))
+            return
+        if self._running and self._limits.sharing != 1.0:
+            work_ns = int(work_ns / self._limits.sharing)
+        self._running += 1
+        self._loop.at(self._loop.time + work_ns, self._over, work_ns, done)
+
+    def _over(self, took_ns: int, done: Callable[[int], object]) -> None:
+        self._running -= 1
+        if self._waiting:
+            self.run(*self._waiting.popleft())
+        done(took_ns)
+
+
+class ModelWorker:
+    """A stage's worker in virtual time: the step's result is there when its price has passed."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        engine: ScriptedEngine,
+        profile: Profile,
+        device: SharedDevice,
+        loop: VirtualLoop,
+        rng: random.Random,
+        report: Callable[[Report], None],
+    ) -> None:
+        self.stage = stage
+        self.engine = engine
+        self.busy_ns = 0
+        self.steps = 0
+        self.jobs_stepped = 0
+        self._profile = profile
+        self._device = device
+        self._loop = loop
+        self._rng = rng
+        self._report = report
+
+    def load(self) -> None:
+        self._loop.call_soon(self._report, Loaded(self.engine.capabilities))
+
+    def submit(self, plan: Plan) -> None:
+        outcome = Outcome()
+        failed = set()
+        engine = self.engine
+        for call in plan.calls:
+            if isinstance(call, Feed):
+                if call.key not in failed:
+                    engine.feed(call.key, call.payload, call.last)
+            elif isinstance(call, Release):
+                engine.release(call.key)
+            elif isinstance(call, Start):
+                try:
+                    engine.start(call.key, call.job)
+                except NoCapacity:
+                    outcome.no_room.append(call.key)
+                    failed.add(call.key)
+        batch = plan.batch
+        if failed:
+            batch = [request for request in batch if request.key not in failed]
+        if not batch:
+            self._loop.call_soon(self._report, outcome)
+            return
+        outcome.results = engine.step(batch)
+        self.steps += 1
+        self.jobs_stepped += len(batch)
+        self._device.run(self._with_jitter(engine.cost_ns), lambda ns: self._done(outcome, ns))
+
+    def stop(self) -> None:
+        """Nothing to close."""
+
+    def abandon(self) -> None:
+        """A simulated step never hangs."""
+
+    def _done(self, outcome: Outcome, took_ns: int) -> None:
+        outcome.step_ns = took_ns
+        self.busy_ns += took_ns
+        self._report(outcome)
+
+    def _with_jitter(self, ns: int) -> int:
+        profile, rng = self._profile, self._rng
+        factor = 1.0
+        if profile.jitter_sigma:
+            factor = rng.lognormvariate(0.0, profile.jitter_sigma)
+        if profile.spike_every and rng.random() * profile.spike_every < 1.0:
+            factor *= profile.spike_factor
+        return int(ns * factor)
