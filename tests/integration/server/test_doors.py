@@ -94,7 +94,7 @@ async def test_eight_long_answers_at_once_have_no_gaps(serve: OpenServer):
         url = server.address.ws
         callers = [await stack.enter_async_context(calling(url, strict=False)) for _ in range(8)]
         names = [await c.ask("something long") for c in callers]
-        await asyncio.gather(*(c.hear(n, 2.5) for c, n in zip(callers, names, strict=True)))
+        await asyncio.gather(*(c.hear(n, 1.8) for c, n in zip(callers, names, strict=True)))
         for caller, name in zip(callers, names, strict=True):
             await caller.send({"type": "response.cancel"})
             await caller.ended(name)
@@ -199,7 +199,7 @@ async def caller_ended(caller: Caller, name: str) -> Event:
 @pytest.mark.asyncio
 async def test_going_down_lets_answers_end_and_closes_the_rest(serve: OpenServer):
     """Four live calls: idle, in mid-speech, in mid-answer, and with an answer that still plays."""
-    async with serve({"thinker": {"long_words": 24}}) as server, AsyncExitStack() as stack:
+    async with serve({"thinker": {"long_words": 15}}) as server, AsyncExitStack() as stack:
         url = server.address.ws
         idle, speaking, answering, played = [
             await stack.enter_async_context(calling(url)) for _ in range(4)
@@ -257,7 +257,7 @@ async def test_a_second_signal_does_not_wait_for_answers(serve: OpenServer):
 @pytest.mark.asyncio
 async def test_while_the_server_goes_down_a_new_response_fails_and_says_why(serve: OpenServer):
     async with (
-        serve({"thinker": {"long_words": 24}}) as server,
+        serve({"thinker": {"long_words": 15}}) as server,
         calling(server.address.ws) as caller,
     ):
         name = await caller.ask("something long")

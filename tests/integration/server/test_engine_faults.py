@@ -69,7 +69,7 @@ async def test_an_engine_that_throws_fails_the_answer_and_is_restarted(
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("stage", list(STEP_OF_FAULT))
+@pytest.mark.parametrize("stage", ["thinker", "vocoder"])
 async def test_an_engine_that_hangs_fails_the_answer_and_is_restarted(
     serve: OpenServer, stage: str
 ):
@@ -161,11 +161,10 @@ async def test_recognition_that_fails_is_said_and_the_next_turn_is_heard(
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("fault", ["throw_at_step", "hang_at_step"])
-async def test_without_a_turn_model_silence_alone_ends_the_turn(serve: OpenServer, fault: str):
+async def test_without_a_turn_model_silence_alone_ends_the_turn(serve: OpenServer):
     async with (
         serve(
-            {"turn": {fault: 1}},
+            {"turn": {"hang_at_step": 1}},
             expect="stage turn",
             graph__stages__turn__step_limit_s=0.3,
         ) as server,
@@ -173,7 +172,8 @@ async def test_without_a_turn_model_silence_alone_ends_the_turn(serve: OpenServe
         calling(server.address.ws) as caller,
     ):
         await caller.detect({"type": "semantic_vad"})
-        await caller.speak(speech(0.6), silence(1.3))
+        await caller.append(speech(0.6))
+        await caller.speak(silence(1.0))
         response = (await caller.wait("response.done"))["response"]
         assert response["status"] == "completed"
 

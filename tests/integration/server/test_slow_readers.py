@@ -199,7 +199,7 @@ async def test_a_reader_that_pauses_hears_everything_when_it_goes_on(serve: Open
         await client.send(json.dumps({"type": "conversation.item.create", "item": item}))
         await client.send(json.dumps({"type": "response.create"}))
         await until(lambda: outbox.queued_bytes > 20_000)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.8)
         caller = Caller(client)
         caller.check._ids.add("session.created was read before")
         reader = asyncio.ensure_future(caller.read())
