@@ -27,6 +27,8 @@ from session_server.media import WordSpan
 _ENERGY = 129
 _VOICED = -0.6
 _LEAD_FRAMES = 4
+_LEAD_FRAMES_FIRST = 1
+"""An answer's first clause: somebody waits for it, and there is nothing before it to pause after."""
 _TRAIL_FRAMES = 8
 _TRAIL_FRAMES_MID_SENTENCE = 4
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
@@ -81,11 +83,11 @@ class Talker:
         self._graph = None
 
     def _advance(self, key: JobKey, job: ClauseJob, max_units: int) -> StepResult:
-        speech = self.speak(job)
+        speech = self.speak(job, _LEAD_FRAMES if key.part else _LEAD_FRAMES_FIRST)
         return StepResult(key, speech, speech.units, finished=True)
 
-    def speak(self, job: ClauseJob) -> Speech:
-        """All frames of one clause."""
+    def speak(self, job: ClauseJob, lead: int = _LEAD_FRAMES) -> Speech:
+        """All frames of one clause; `lead` of silence before it."""
         features: list[Array] = []
         pitch: list[Array] = []
         words: list[WordSpan] = []
@@ -96,7 +98,9 @@ class Talker:
             frames, f0, durations = self._run(sentence, job.speed)
             ended = more or job.text.rstrip()[-1:] in ".!?…\"')"
             begin, end = voiced_range(
-                frames, _TRAIL_FRAMES if ended else _TRAIL_FRAMES_MID_SENTENCE
+                frames,
+                _TRAIL_FRAMES if ended else _TRAIL_FRAMES_MID_SENTENCE,
+                _LEAD_FRAMES if i else lead,
             )
             words += word_spans(sentence, durations, begin, end, units)
             features.append(frames[:, begin:end])
@@ -118,12 +122,14 @@ class Talker:
         return features[0], f0[0], durations
 
 
-def voiced_range(features: Array, trail: int = _TRAIL_FRAMES) -> tuple[int, int]:
+def voiced_range(
+    features: Array, trail: int = _TRAIL_FRAMES, lead: int = _LEAD_FRAMES
+) -> tuple[int, int]:
     """First and end frame of the speech in `features`, with margins; everything if all is quiet."""
     loud = np.nonzero(features[_ENERGY] > _VOICED)[0]
     if not len(loud):
         return 0, int(features.shape[1])
-    return max(0, int(loud[0]) - _LEAD_FRAMES), min(features.shape[1], int(loud[-1]) + trail)
+    return max(0, int(loud[0]) - lead), min(features.shape[1], int(loud[-1]) + trail)
 
 
 def word_spans(

@@ -210,8 +210,23 @@ class Listening:
 
     def words_came(self) -> None:
         """The words of a paused utterance may be known now: an answer can be drafted at once."""
-        if self.utterance is not None and self._turn.state is TurnState.TRAILING:
+        utterance = self.utterance
+        if utterance is not None:
+            self._draft(self._silence_ms(utterance, self._frame_end))
+
+    def _draft(self, silence_ms: int) -> None:
+        """Speculate once the words are known and the pause is long enough."""
+        if (
+            self._turn.state is TurnState.TRAILING
+            and silence_ms >= self._context.params.draft_after_ms
+        ):
             self._turns.begin_draft()
+
+    def _silence_ms(self, utterance: Utterance, end: int) -> int:
+        silence_ms = samples_to_ms(end - utterance.voiced_end, INPUT_RATE)
+        if silence_ms:  # by then the detector had already been reporting speech for too long
+            silence_ms += self._context.params.speech_release_ms
+        return silence_ms
 
     # -- pauses and the end of a turn
 
@@ -229,17 +244,16 @@ class Listening:
 
     def _consider_end(self, utterance: Utterance, end: int) -> None:
         params, detection = self._context.params, self._context.settings.turn_detection
-        silence_ms = samples_to_ms(end - utterance.voiced_end, INPUT_RATE)
-        if silence_ms:  # by then the detector had already been reporting speech for too long
-            silence_ms += params.speech_release_ms
+        silence_ms = self._silence_ms(utterance, end)
         limit = silence_limit_ms(detection, params, utterance.judged, utterance.judge_failed)
         if silence_ms >= limit:
             self._end_turn(utterance, end)
             return
         free = self._turn.state is TurnState.TRAILING and self._turns.ahead is None
         early = params.speculate and detection.create_response and free
-        if early and silence_ms >= params.draft_after_ms:
+        if early and silence_ms >= params.recognise_after_ms:
             self._turns.look_ahead(utterance.item_id, utterance.start, end)
+        self._draft(silence_ms)
         semantic = detection.mode is TurnMode.SEMANTIC_VAD
         if semantic and not utterance.judge_asked and silence_ms >= params.turn_model_after_ms:
             utterance.judge_asked = True

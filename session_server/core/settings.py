@@ -135,6 +135,7 @@ class CoreParams:
     incomplete_silence_ms: int = 1200
     fallback_silence_ms: int = 700
     """`semantic_vad` when the turn model does not answer."""
+    recognise_after_ms: int = 100
     draft_after_ms: int = 150
     speculate: bool = True
     partial_every_ms: int = 300

@@ -24,7 +24,7 @@ def test_answer_is_drafted_at_150_ms_of_silence():
     assert draft.epoch is None
     assert [m.content for m in draft.messages] == ["hello you"]
     asked = d.one(a.Recognise)
-    assert (asked.start_sample, asked.end_sample, asked.partial) == (0, 800 * 16, False)
+    assert (asked.start_sample, asked.end_sample, asked.partial) == (0, 768 * 16, False)
 
 
 def test_nothing_of_a_draft_is_sent_or_told_before_the_end_of_turn():
@@ -180,3 +180,14 @@ def test_disconnect_drops_the_draft():
     d, draft = drafted()
     d.feed(e.Disconnected())
     assert d.one(a.CancelGeneration).response_id == draft.response_id
+
+
+def test_words_are_known_before_the_draft_may_begin():
+    """Recognition runs during the first of the silence; thinking waits for `draft_after_ms`."""
+    d = Drive()
+    d.speak(640)
+    d.hush(128)
+    d.transcribe("hello you")
+    assert not d.take(a.StartGeneration)
+    d.hush(32)
+    assert d.one(a.StartGeneration).epoch is None
