@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+SWITCH_INTERVAL_S = 0.0005
+"""An engine's thread that comes back from native code waits this long for the interpreter at most. At Python's
+default of 5 ms that wait was a third of a thinker step (33 -> 23 ms on two cores, one user)."""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -20,6 +25,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on the chosen loop."""
+    """`asyncio.run` on the chosen loop, with engine threads that are let in quickly."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)
