@@ -299,7 +299,13 @@ class ScriptedRenderer(Scripted):
 
     def __init__(self, profile: Profile, cost: StageCost) -> None:
         super().__init__(profile, cost)
+        self.frames = 0
         self._jobs: dict[JobKey, _Frames] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Frames fed and not rendered yet."""
+        return sum(job.units for job in self._jobs.values())
 
     def start(self, key: JobKey, job: object) -> None:
         self._jobs[key] = _Frames()
@@ -328,6 +334,7 @@ class ScriptedRenderer(Scripted):
                 job.waiting[0] = first - left
                 break
             left -= job.waiting.popleft()
+        self.frames += units
         finished = job.closed and not job.waiting
         output: object = None
         if units and self.cost.stage is Stage.CODEC:

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+from session_server.runtime.simulation.run import (
+    find_profile as find_profile,
+    profile_names as profile_names,
+    simulate as simulate,
+)
 from session_server.runtime.simulation.spec import (
     NetworkModel as NetworkModel,
     SimulationReport as SimulationReport,

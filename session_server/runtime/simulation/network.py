@@ -33,3 +33,13 @@ class Path:
             delay += self._loss_ns
         self._last = max(self._last, sent + delay)
         return self._last
+
+    def delay_ns(self) -> int:
+        """A delay of something that is sent on a schedule of its own, such as audio packets."""
+        if not self._jitter_ns:
+            return self._delay_ns
+        return max(0, self._delay_ns + int(self._rng.gauss(0.0, self._jitter_ns)))
+
+    @property
+    def usual_ns(self) -> int:
+        return self._delay_ns

@@ -8,7 +8,7 @@ after the first audio came. Positions are samples of the response's stream, inst
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.media import NS_PER_MS, OUTPUT_RATE
 
 QUANTUM_NS = 20 * NS_PER_MS
 QUANTUM = OUTPUT_RATE // 50
@@ -115,11 +115,3 @@ class Heard:
     def _last_quantum(self, now: int) -> int:
         """Index of the last quantum that was due at `now`."""
         return (now - self._origin) // QUANTUM_NS
-
-
-def seconds(samples: int) -> float:
-    return samples / OUTPUT_RATE
-
-
-def samples_at(ns: int) -> int:
-    return ns * OUTPUT_RATE // NS_PER_S

@@ -101,7 +101,7 @@ class SimulationSpec:
     replicas: int = 1
     network: NetworkModel = field(default_factory=NetworkModel)
     turn_mode: str = "server_vad"
-    speculate: bool = True
+    speculate: bool = False
     slices_ms: int = 100
     overrides: tuple[tuple[str, float], ...] = ()
 

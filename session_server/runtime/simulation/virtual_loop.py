@@ -11,14 +11,13 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from engines.base import Stage
+from engines.base import NoCapacity, Stage
 from engines.sim.profile import Device, Profile
 from engines.sim.scripted import ScriptedEngine
 from session_server.media import NS_PER_S
 from session_server.runtime.stage_worker import (
     Feed,
     Loaded,
-    NoCapacity,
     Outcome,
     Plan,
     Release,

@@ -1,0 +1,315 @@
+"""One host and its share of the sessions, in virtual time.
+
+Builds the real engine host over scripted engines, opens sessions as the workload says, and runs until the end. Owns
+the records of its users and what the stages did. Everything random comes from `seed/replica/...`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+from engines.base import Stage, SteppedEngine
+from engines.graph import EdgeSpec, EdgeUnit, Graph, StageSpec
+from engines.model_store import ModelStore
+from engines.sim.profile import Device, Profile
+from engines.sim.scripted import ScriptedEngine, ScriptedRenderer, ScriptedTalker, engine_of
+from session_server.clock import Clock
+from session_server.core.settings import (
+    CoreParams,
+    PlaybackExtension,
+    SessionSettings,
+    TurnDetection,
+    TurnMode,
+)
+from session_server.ids import SequentialIds
+from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.runtime.host import EngineHost
+from session_server.runtime.host_metrics import NoMetrics
+from session_server.runtime.messages import OpenSession, ToSession
+from session_server.runtime.simulation.draws import draw
+from session_server.runtime.simulation.network import Path
+from session_server.runtime.simulation.records import Records
+from session_server.runtime.simulation.sim_session import Observer, SimSession
+from session_server.runtime.simulation.sim_user import SimUser
+from session_server.runtime.simulation.spec import SimulationSpec, Workload
+from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
+from session_server.runtime.stage_worker import Report, Worker
+from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
+
+_UNPACED_S = 10_000.0
+_LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.0}
+"""fcfs runs ahead without end, as today's servers do; liveserve stops at twice its safe lead and more."""
+_LEAD_SAMPLE_NS = 100 * NS_PER_MS
+_LEAD_SAMPLES = 600
+
+
+@dataclass(slots=True)
+class StageFigures:
+    busy_ns: int = 0
+    steps: int = 0
+    jobs: int = 0
+
+
+class _Metrics(NoMetrics):
+    """Counts what the host reports into the records."""
+
+    def __init__(self, records: Records) -> None:
+        self._counts = records.counts
+
+    def stale(self, boundary: str) -> None:
+        self._counts[f"stale:{boundary}"] += 1
+
+    def admission(self, decision: str, reason: str) -> None:
+        self._counts[f"admission:{decision}"] += 1
+
+    def chunk_frames(self, stage: str, frames: int) -> None:
+        self._counts[f"chunks:{frames}"] += 1
+
+    def starved_step(self, stage: str) -> None:
+        self._counts[f"starved:{stage}"] += 1
+
+    def runaway(self, kind: str) -> None:
+        self._counts[f"runaway:{kind}"] += 1
+
+
+def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
+    """The operator's parameters for this run. Raises ValueError for an override that does not exist."""
+    known = {f.name: f.default for f in fields(SchedulerParams)}
+    values: dict[str, Any] = {"cores": 1000.0, "text_ahead_s": 4.0, **profile.scheduler}
+    values["chunk_ladder_s"] = tuple(values.get("chunk_ladder_s", known["chunk_ladder_s"]))
+    stock = spec.chunking == "stock"
+    values["lead_cap_s"] = _LEAD_CAP_S[spec.policy] + (values["chunk_ladder_s"][-1] * stock)
+    if spec.policy == "fcfs":
+        values["text_ahead_s"] = _UNPACED_S
+    values["policy"] = PolicyName(spec.policy)
+    values["chunking"] = Chunking.FIXED if stock else Chunking.LEAD
+    values["max_sessions"] = spec.max_sessions // spec.replicas or 1_000_000
+    values["transport_s"] = (2 * spec.network.delay_ms + 3 * spec.network.jitter_ms + 20.0) / 1000
+    if not spec.admission:
+        values["utilisation"] = 1e9
+    for name, value in spec.overrides:
+        if name not in known:
+            raise ValueError(f"no scheduler parameter is called {name}")
+        values[name] = int(value) if isinstance(known[name], int) else value
+    return SchedulerParams(**values)
+
+
+def graph_of(profile: Profile) -> Graph:
+    """Stages as the profile has them; edges wide enough that only the policy holds anything back."""
+    stages = tuple(
+        StageSpec(stage, "sim.scripted", cost.max_batch, step_limit_s=1e6)
+        for stage, cost in profile.stages.items()
+    )
+    if profile.streams_text:
+        edges: tuple[EdgeSpec, ...] = (
+            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
+            EdgeSpec(Stage.TALKER, Stage.VOCODER, EdgeUnit.FRAME, 128),
+        )
+    else:
+        edges = (
+            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
+            EdgeSpec(Stage.TALKER, Stage.CODEC, EdgeUnit.CLAUSE, 2),
+            EdgeSpec(Stage.CODEC, Stage.VOCODER, EdgeUnit.CHUNK, 2),
+        )
+    return Graph(stages, edges)
+
+
+class Replica:
+    """Runs `sessions` sessions on one host."""
+
+    def __init__(
+        self,
+        spec: SimulationSpec,
+        profile: Profile,
+        number: int,
+        sessions: int,
+        observe: Observer | None = None,
+    ) -> None:
+        self.loop = VirtualLoop()
+        self.records = Records()
+        self.params = scheduler_params(spec, profile)
+        self.engines: dict[Stage, ScriptedEngine] = {}
+        self.workers: dict[Stage, ModelWorker] = {}
+        self.users: list[SimUser] = []
+        self._spec = spec
+        self._profile = profile
+        self._seed = f"{spec.seed}/{number}"
+        self._slots = sessions
+        self._new_id = SequentialIds()
+        self._sessions: dict[str, SimSession] = {}
+        self._opened = 0
+        self._observe = observe
+        self._devices: dict[str, SharedDevice] = {}
+        self._settings = _settings(spec)
+        self._core = _core_params(spec, self.params)
+        self._end_ns = int(spec.seconds * NS_PER_S)
+        self.host = EngineHost(
+            graph_of(profile),
+            ModelStore(FilePath("unused")),
+            self.params,
+            self.loop,
+            self._deliver,
+            _Metrics(self.records),
+            self._make_engine,
+            self._make_worker,
+        )
+
+    def run(self) -> None:
+        self.host.begin(self.loop)
+        self.loop.run_until(0)
+        self._arrivals()
+        self.loop.at(int(self._spec.warm_up_s * NS_PER_S), self._sample_lead)
+        self.loop.run_until(self._end_ns)
+        self._count_waste()
+
+    def stage_figures(self) -> dict[str, StageFigures]:
+        return {
+            stage.value: StageFigures(worker.busy_ns, worker.steps, worker.jobs_stepped)
+            for stage, worker in self.workers.items()
+        }
+
+    # -- the host's side
+
+    def _make_engine(self, spec: StageSpec, store: ModelStore) -> Callable[[], SteppedEngine]:
+        def make() -> SteppedEngine:
+            engine = engine_of(self._profile, spec.stage, self._spec.workload.system_tokens)
+            self.engines[spec.stage] = engine
+            return engine
+
+        return make
+
+    def _make_worker(
+        self,
+        spec: StageSpec,
+        create: Callable[[], SteppedEngine],
+        report: Callable[[Report], None],
+        clock: Clock,
+    ) -> Worker:
+        engine = cast("ScriptedEngine", create())
+        name = engine.cost.device
+        device = self._devices.get(name)
+        if device is None:
+            limits = self._profile.devices.get(name, Device())
+            device = self._devices[name] = SharedDevice(self.loop, limits)
+        rng = random.Random(f"{self._seed}/{spec.stage.value}")
+        worker = ModelWorker(spec.stage, engine, self._profile, device, self.loop, rng, report)
+        self.workers[spec.stage] = worker
+        return worker
+
+    def _deliver(self, message: ToSession) -> None:
+        session = self._sessions.get(message.session)
+        if session is not None:
+            session.deliver(message)
+
+    # -- the users' side
+
+    def _arrivals(self) -> None:
+        workload, rng = self._spec.workload, random.Random(f"{self._seed}/arrivals")
+        if workload.arrivals in ("closed", "ramp"):
+            for slot in range(self._slots):
+                at = rng.uniform(0, workload.ramp_s)
+                if workload.arrivals == "ramp":
+                    at = workload.ramp_s * (slot + rng.random()) / self._slots
+                self.loop.at(int(at * NS_PER_S), self._open, slot)
+            return
+        mean_s = session_seconds(workload, self._barge_in, self._profile) / self._slots
+        shape = 1.0 if workload.arrivals == "poisson" else 1 / workload.burst_cv**2
+        at, slot = 0.0, 0
+        while at < self._spec.seconds:
+            at += rng.gammavariate(shape, mean_s / shape)
+            self.loop.at(int(at * NS_PER_S), self._open, slot)
+            slot += 1
+
+    @property
+    def _barge_in(self) -> float:
+        wanted = self._spec.barge_in
+        return self._spec.workload.barge_in if wanted is None else wanted
+
+    def _open(self, slot: int) -> None:
+        spec, profile = self._spec, self._profile
+        self._opened += 1
+        name = f"s{slot}_{self._opened}"
+        rng = random.Random(f"{self._seed}/{name}")
+        frame_s = profile.unit_samples / profile.rate
+        user = SimUser(
+            slot, self.loop, spec.workload, self._barge_in, spec.network, rng, self.records,
+            profile.frames_per_token * frame_s, profile.kv.input_tokens_per_s, self._user_left,
+        )  # fmt: skip
+        session = SimSession(
+            name, self.loop, self.host.post, user, self._settings, self._core, self._new_id,
+            Path(spec.network, rng), user.uplink, int(profile.handover_ms * NS_PER_MS), self._observe,
+        )  # fmt: skip
+        user.session = session
+        self._sessions[name] = session
+        self.users.append(user)
+        self.host.post(OpenSession(name))
+
+    def _user_left(self, user: SimUser, again_s: float) -> None:
+        """In a closed loop somebody else takes the place."""
+        if user.session is not None and user.session.closed:
+            self._forget(user)
+        if self._spec.workload.arrivals in ("closed", "ramp"):
+            at = self.loop.time + int((again_s + 0.5) * NS_PER_S)
+            self.loop.at(at, self._open, user.index)
+
+    def _forget(self, user: SimUser) -> None:
+        if user.session is not None:
+            self._sessions.pop(user.session.name, None)
+        self.users.remove(user)
+
+    # -- what is looked at
+
+    def _sample_lead(self) -> None:
+        """Generated and not yet played, of the session in the first place."""
+        records = self.records
+        user = next((u for u in self.users if u.index == 0 and not u.left), None)
+        if user is not None and user.session is not None:
+            records.lead.append((self.loop.time, round(user.lead_s(user.session.generated), 3)))
+        if len(records.lead) < _LEAD_SAMPLES:
+            self.loop.at(self.loop.time + _LEAD_SAMPLE_NS, self._sample_lead)
+
+    def _count_waste(self) -> None:
+        """All speech made, less what was played, less what is still on its way at the end."""
+        profile = self._profile
+        talker = self.engines.get(Stage.CODEC) or self.engines[Stage.TALKER]
+        vocoder = self.engines[Stage.VOCODER]
+        assert isinstance(talker, ScriptedTalker | ScriptedRenderer)
+        assert isinstance(vocoder, ScriptedRenderer)
+        made = talker.frames * profile.unit_samples
+        unvoiced = vocoder.waiting * profile.unit_samples
+        open_ = sum(user.unsettled() for user in self.users if not user.left)
+        self.records.counts["audio_ms:generated"] = made * 1000 // OUTPUT_RATE
+        self.records.wasted_samples = max(0, made - unvoiced - open_ - self.records.played_samples)
+
+
+def session_seconds(workload: Workload, barge_in: float, profile: Profile) -> float:
+    """Mean length of a session, for open arrivals; by drawing."""
+    rng = random.Random("mean session")
+    frame_s = profile.unit_samples / profile.rate
+    total, turns = 0.0, 2000
+    for _ in range(turns):
+        answer = draw(workload.answer_tokens, rng) * profile.frames_per_token * frame_s
+        if rng.random() < barge_in:
+            answer *= rng.random()
+        rest = draw(workload.think_least_s, rng) + draw(workload.think_s, rng)
+        total += draw(workload.speech_s, rng) + answer + rest + 1.0
+    return total / turns * workload.turns
+
+
+def _settings(spec: SimulationSpec) -> SessionSettings:
+    mode = TurnMode(spec.turn_mode)
+    acks = spec.network.ack_interval_ms
+    playback = PlaybackExtension(ack_interval_ms=acks) if acks else None
+    return SessionSettings(turn_detection=TurnDetection(mode=mode), playback=playback)
+
+
+def _core_params(spec: SimulationSpec, params: SchedulerParams) -> CoreParams:
+    return CoreParams(
+        speculate=spec.speculate,
+        delta_ms=spec.slices_ms,
+        lead_generated_ms=int(min(params.lead_cap_s, 3600.0) * 1000),
+    )

@@ -1,0 +1,214 @@
+"""One simulated session's shell: the real core between a simulated client and the real host.
+
+Does what `session_task` does, without a wire: events in, actions out in order, one timer. What the core announces
+travels to the client over the network model; what the client says travels back. Everything a client cannot see is
+measured here, on the server's side. Instants are nanoseconds of the virtual clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from session_server.core import actions, events
+from session_server.core.session import Session
+from session_server.core.settings import CoreParams, SessionSettings
+from session_server.ids import NewId
+from session_server.media import INPUT_RATE
+from session_server.runtime import messages, seam
+from session_server.runtime.input_audio import InputAudio
+from session_server.runtime.simulation.network import Path
+from session_server.runtime.simulation.speech_edges import SpeechEdges
+from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+
+FOR_HOST = (
+    actions.Recognise, actions.JudgeTurn, actions.StartGeneration, actions.WarmPrefix, actions.AdoptDraft,
+    actions.CancelGeneration, actions.RaiseFence, actions.CancelWork, actions.ReportFrontier,
+)  # fmt: skip
+
+
+class Client(Protocol):
+    """The user's side; called when something has arrived there."""
+
+    def on_opened(self) -> None: ...
+
+    def on_refused(self, retry_after_s: int) -> None: ...
+
+    def on_audio(self, part: actions.PartAddress, samples: int) -> None: ...
+
+    def on_announcement(self, action: actions.Announcement) -> None: ...
+
+
+class Words:
+    """What the user says on the input time line; spelled for the scripted recogniser."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[int, int, str]] = []
+
+    def say(self, begin: int, end: int, text: str) -> None:
+        self._said = [*self._said[-7:], (begin, end, text)]
+
+    def heard(self, start: int, end: int) -> bytes:
+        """As `InputAudio.heard`; the scripted engines read text, not samples."""
+        text = next((t for a, b, t in reversed(self._said) if a < end and b > start), "")
+        return f"{max(0, end - start) / INPUT_RATE:.3f} {text}".encode()
+
+
+Observer = Callable[[str, events.Event | actions.Action, int], None]
+
+
+class SimSession:
+    """A session of the server. `down`: its way to the client. `handover_ns`: before work reaches the host's stages."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: VirtualLoop,
+        post: Callable[[messages.ToHost], None],
+        client: Client,
+        settings: SessionSettings,
+        params: CoreParams,
+        new_id: NewId,
+        down: Path,
+        up: Path,
+        handover_ns: int,
+        observe: Observer | None = None,
+    ) -> None:
+        self.name = name
+        self.core = Session(settings, params, new_id, loop.time)
+        self.words = Words()
+        self.decided: int | None = None
+        self.generated: dict[str, int] = {}
+        self.closed = False
+        self._loop = loop
+        self._post = post
+        self._client = client
+        self._down = down
+        self._handover_ns = handover_ns
+        self._observe = observe
+        self._inbox: deque[events.Event] = deque()
+        self._busy = False
+        self._alarm: Alarm | None = None
+        self.ears = SpeechEdges(
+            loop, up, self._heard, lambda: self.core.state, settings.turn_detection, params
+        )
+
+    # -- from the host
+
+    def deliver(self, message: messages.ToSession) -> None:
+        if isinstance(message, messages.SessionOpened):
+            self._client.on_opened()
+        elif isinstance(message, messages.SessionRefused):
+            self.closed = True
+            self._client.on_refused(message.retry_after_s)
+        else:
+            if isinstance(message, messages.Chunk):
+                made = self.generated.get(message.response, 0)
+                self.generated[message.response] = made + len(message.pcm) // 2
+            event = seam.from_host(message)
+            if event is not None:
+                self.feed(event)
+
+    # -- the core
+
+    def feed(self, event: events.Event) -> None:
+        """One event that is not of the ears: what was heard until now comes first."""
+        if self.closed:
+            return
+        if not self._busy:
+            self.ears.catch_up()
+        self._heard(event)
+
+    def _heard(self, event: events.Event) -> None:
+        self._inbox.append(event)
+        if not self._busy:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        self._busy = True
+        core, inbox, now = self.core, self._inbox, self._loop.time
+        while inbox:
+            event = inbox.popleft()
+            if self._observe is not None:
+                self._observe(self.name, event, now)
+            for action in core.handle(event, now):
+                self._perform(action, now)
+        self._busy = False
+        self._arm()
+
+    def _perform(self, action: actions.Action, now: int) -> None:
+        if self._observe is not None:
+            self._observe(self.name, action, now)
+        if isinstance(action, actions.SendAudio):
+            samples = len(action.pcm) // 2
+            end = action.start_sample + samples
+            self._inbox.append(events.AudioWritten(action.part.response_id, end))
+            self._loop.at(self._down.arrives(now), self._client.on_audio, action.part, samples)
+        elif isinstance(action, FOR_HOST):
+            self._command(action, now)
+        elif isinstance(action, _TOLD):
+            if isinstance(action, actions.AnnounceCommitted):
+                self.decided = now
+            self._loop.at(self._down.arrives(now), self._client.on_announcement, action)
+        elif isinstance(action, actions.CloseConnection):
+            self.close()
+
+    def _command(self, action: seam.HostCommand, now: int) -> None:
+        audio = cast("InputAudio", self.words)
+        message = seam.to_host(self.name, action, audio, self.decided, now)
+        work = (actions.Recognise, actions.JudgeTurn, actions.CancelWork)
+        if self._handover_ns and isinstance(action, work):
+            self._loop.at(now + self._handover_ns, self._post, message)
+        else:
+            self._post(message)
+
+    # -- time
+
+    def _arm(self) -> None:
+        """One alarm; one that is too early is moved when it rings."""
+        deadline = self.core.next_deadline()
+        alarm = self._alarm
+        if deadline is None or self.closed or (alarm is not None and alarm.at <= deadline):
+            return
+        if alarm is not None:
+            alarm.cancel()
+        self._alarm = self._loop.at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self._loop.time
+        deadline = self.core.next_deadline()
+        if self.closed or deadline is None:
+            return
+        if deadline <= now:
+            self.ears.catch_up()
+            self._busy = True
+            for action in self.core.on_deadline(now):
+                self._perform(action, now)
+            self._busy = False
+            self._work_off()
+        else:
+            self._arm()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        if self.closed:
+            return
+        self.feed(events.Disconnected())
+        self.closed = True
+        self.ears.stop()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._post(messages.CloseSession(self.name))
+
+    def snapshot_ms(self, response_id: str) -> float | None:
+        """Milliseconds of this response that the server believes to be played."""
+        snapshot = self.core.snapshot(response_id)
+        return None if snapshot is None else snapshot.played * 1000 / snapshot.rate
+
+
+_TOLD = (
+    actions.AnnounceResponseCreated, actions.AnnounceResponseDone, actions.AnnounceCommitted,
+    actions.AnnounceSpeechStarted, actions.AnnounceMute, actions.AnnouncePlay, actions.AnnounceAudioDone,
+)  # fmt: skip
