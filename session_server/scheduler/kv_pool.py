@@ -1,0 +1,212 @@
+"""The pool's books: who holds how many blocks, what of a session's state is in the pool and what in host memory.
+
+Invariants (`check`): blocks held and free add up to the pool; a session's state is a prefix in the pool and the rest in
+host memory, no token in both and none in neither; host memory never exceeds its bound but by what one transfer
+turned out to be larger, and then only inside one event. Counts are blocks and tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from session_server.scheduler.residency_events import Place, Rank, ResidencyParams
+
+
+@dataclass(slots=True)
+class Hold:
+    """Work that uses the state. `blocks` are those that it added to the session's own."""
+
+    rank: Rank
+    room_tokens: int
+    blocks: int
+    since_ns: int
+    reload: bool
+    started: bool = False
+
+
+@dataclass(slots=True)
+class Preload:
+    """`target`: tokens that are to be resident; `moved`: tokens that it has brought so far."""
+
+    target: int
+    since_ns: int
+    moved: int = 0
+
+
+@dataclass(slots=True)
+class Entry:
+    """One session's state: its first `here` of `tokens` tokens are in the pool, in `blocks` blocks (reserved ones
+    included), the rest in host memory. `ticket`: its transfer under way. `serial`: its newest place in the order of
+    eviction."""
+
+    name: str
+    last_used_ns: int
+    tokens: int = 0
+    here: int = 0
+    blocks: int = 0
+    holds: dict[str, Hold] = field(default_factory=dict)
+    wants: int = 0
+    ticket: int | None = None
+    outward: bool = False
+    protected_until_ns: int | None = None
+    protected_blocks: int = 0
+    preload: Preload | None = None
+    play_until_ns: int | None = None
+    reply_ns: float | None = None
+    speech_since_ns: int | None = None
+    speech_ns: float | None = None
+    serial: int = 0
+
+    @property
+    def away(self) -> int:
+        """Tokens in host memory."""
+        return self.tokens - self.here
+
+    @property
+    def idle(self) -> bool:
+        """Nobody uses it, nobody waits for it, nothing of it moves."""
+        return not self.holds and not self.wants and self.ticket is None
+
+    @property
+    def evictable(self) -> bool:
+        return self.idle and self.protected_until_ns is None and self.here > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """`tokens` under way; `blocks`: what a closed session's transfer still occupies."""
+
+    session: str
+    outward: bool
+    tokens: int
+    begun_ns: int
+
+
+class KvPool:
+    """Blocks and tokens of all sessions. Every change of `blocks` goes through `resize`."""
+
+    def __init__(self, params: ResidencyParams) -> None:
+        self.params = params
+        self.free = params.total_blocks
+        self.host_tokens = 0
+        self.protected = 0
+        self.entries: dict[str, Entry] = {}
+        self._protected: dict[str, None] = {}
+        self.orphans: dict[int, tuple[Transfer, int]] = {}
+        """Transfers of closed sessions, with the blocks that they occupy until they end."""
+
+    @property
+    def host_limit(self) -> int:
+        """Tokens that host memory may hold."""
+        return self.params.host_bytes // self.params.bytes_per_token
+
+    def entry(self, name: str, now: int) -> Entry:
+        """The session's entry, made when there is none."""
+        found = self.entries.get(name)
+        if found is None:
+            found = self.entries[name] = Entry(name, now)
+        return found
+
+    def take(self, blocks: int) -> None:
+        if not 0 <= blocks <= self.free:
+            raise ValueError(f"took {blocks} of {self.free} free blocks")
+        self.free -= blocks
+
+    def give(self, blocks: int) -> None:
+        self.free += blocks
+        if blocks < 0 or self.free > self.params.total_blocks:
+            raise ValueError(f"gave back {blocks} blocks that were not taken")
+
+    def resize(self, entry: Entry, blocks: int) -> None:
+        """Let the entry have so many blocks of its own."""
+        if blocks > entry.blocks:
+            self.take(blocks - entry.blocks)
+        else:
+            self.give(entry.blocks - blocks)
+        entry.blocks = blocks
+
+    def cut(self, entry: Entry, keep: int) -> int:
+        """Lose all but the first `keep` tokens of what is in the pool; what was lost, in tokens. Nothing moves."""
+        lost = entry.tokens - keep
+        self.host_tokens -= entry.away
+        entry.tokens = entry.here = keep
+        self.resize(entry, self.params.blocks(keep))
+        return lost
+
+    def protect(self, entry: Entry, until_ns: int) -> bool:
+        """Shield the entry from eviction; False when too much is shielded already."""
+        blocks = self.params.blocks(entry.tokens)
+        if self.protected - entry.protected_blocks + blocks > self.params.protected_blocks:
+            return False
+        self.protected += blocks - entry.protected_blocks
+        entry.protected_blocks = blocks
+        entry.protected_until_ns = until_ns
+        self._protected[entry.name] = None
+        return True
+
+    def expose(self, entry: Entry) -> None:
+        """End the protection. Idempotent."""
+        self.protected -= entry.protected_blocks
+        entry.protected_blocks = 0
+        entry.protected_until_ns = None
+        self._protected.pop(entry.name, None)
+
+    def protected_entries(self) -> list[Entry]:
+        return [self.entries[name] for name in self._protected]
+
+    def next_exposure_ns(self) -> int | None:
+        """When the first protection ends by itself."""
+        ends = [entry.protected_until_ns for entry in self.protected_entries()]
+        return min((end for end in ends if end is not None), default=None)
+
+    def remove(self, entry: Entry, transfer: Transfer | None) -> None:
+        """The session is over. `transfer`: what of it is under way; its blocks come free when that ends."""
+        self.expose(entry)
+        for hold in entry.holds.values():
+            self.give(hold.blocks)
+        self.host_tokens -= entry.away
+        if entry.ticket is None or transfer is None:
+            self.resize(entry, 0)
+        else:
+            self.host_tokens -= transfer.tokens if transfer.outward else 0
+            self.orphans[entry.ticket] = (transfer, entry.blocks)
+        entry.here = entry.tokens = 0
+        del self.entries[entry.name]
+
+    def by_state(self) -> dict[str, int]:
+        """Blocks by state; they add up to the pool."""
+        counts = dict.fromkeys(("free", "busy", "idle", "protected", "moving"), 0)
+        counts["free"] = self.free
+        counts["moving"] = sum(blocks for _, blocks in self.orphans.values())
+        for entry in self.entries.values():
+            held = entry.blocks + sum(hold.blocks for hold in entry.holds.values())
+            if entry.holds:
+                counts["busy"] += held
+            elif entry.ticket is not None:
+                counts["moving"] += held
+            else:
+                counts["idle" if entry.protected_until_ns is None else "protected"] += held
+        return counts
+
+    def place(self, entry: Entry) -> Place:
+        if entry.ticket is not None:
+            return Place.OFFLOADING if entry.outward else Place.LOADING
+        return Place.RESIDENT if entry.here == entry.tokens else Place.OFFLOADED
+
+    def check(self) -> None:
+        """Raise AssertionError naming what is broken."""
+        total = self.params.total_blocks
+        held = sum(
+            e.blocks + sum(h.blocks for h in e.holds.values()) for e in self.entries.values()
+        )
+        held += sum(blocks for _, blocks in self.orphans.values())
+        assert held + self.free == total, f"{held} blocks held, {self.free} free, {total} in all"
+        assert 0 <= self.free <= total, f"{self.free} blocks free"
+        for entry in self.entries.values():
+            assert 0 <= entry.here <= entry.tokens, f"{entry.name}: more here than there is"
+            assert self.params.blocks(entry.here) <= entry.blocks, f"{entry.name}: no room for it"
+            assert not (entry.holds and entry.outward and entry.ticket), (
+                f"{entry.name}: busy, moved"
+            )
+        assert self.host_tokens <= self.host_limit, "host memory is over its bound"
+        assert self.protected <= self.params.protected_blocks, "too much is protected"
