@@ -34,6 +34,8 @@ _NEAR = 24
 _LIFETIME = 60
 """Frames without confirmation after which the echo path counts as gone."""
 _SEARCH_EVERY = 4
+_EAGER = 16
+"""Frames after `resume` in which every frame is searched."""
 _CARRY_OVER = 0.2
 
 
@@ -50,6 +52,7 @@ class DelayTracker:
         self._variance = np.zeros(BLOCKS)
         self._unconfirmed = 0
         self._frames = 0
+        self._eager = 0
         self._candidate = -_NEAR
 
     @property
@@ -58,17 +61,10 @@ class DelayTracker:
         return self.lag is not None and self._unconfirmed <= _LIFETIME
 
     def resume(self) -> None:
-        """Playback begins again: old evidence counts little, the delay may have changed."""
+        """The delay may have changed (playback begins again, or doubt): old evidence counts little."""
         self._cross *= _CARRY_OVER
         self._variance *= _CARRY_OVER**2
-
-    def shift(self, samples: int) -> None:
-        """The microphone's place on the clock moved: so does the lag, and old evidence is void."""
-        self._cross[:] = 0
-        self._variance[:] = 0
-        if self.lag is not None:
-            moved = self.lag + samples
-            self.lag = moved if _NEAR <= moved < (BLOCKS - 1) * FRAME_SAMPLES else None
+        self._eager = _EAGER
 
     def update(self, microphone: Complex64, far_end: FarEndSpectra) -> None:
         """Take in one frame."""
@@ -83,7 +79,8 @@ class DelayTracker:
         self._unconfirmed += 1
         if self.lag is not None:
             self._follow(self.lag, product, variance)
-        if self._frames % _SEARCH_EVERY == 0 or not self.found:
+        self._eager -= 1
+        if self._frames % _SEARCH_EVERY == 0 or self._eager > 0 or not self.found:
             self._search()
 
     def _follow(self, lag: int, product: Complex64, variance: Float32) -> None:

@@ -29,11 +29,14 @@ from session_server.audio.formats import Int16
 from session_server.audio.framing import FRAME_SAMPLES
 from session_server.media import INPUT_RATE
 
-_UNEXPLAINED = 0.5
+_UNEXPLAINED = 0.65
 """An excess up to this is still echo: distortion and reverberation that the model does not know."""
 _SURELY_ECHO = 0.05
-_LOUDER_ECHO = 5.0
-"""A single frame correlated so far is echo however loud it is: the volume was turned up."""
+_COHERENT, _MORE_THAN_TYPICAL = 4.0, 1.5
+"""Frames correlated so far, and so much more than this path's echoes typically are, teach the level even if
+they are louder than expected: the volume was turned up."""
+_DOUBT_FRAMES = 4
+"""So many frames in a row that are not echo while something plays: perhaps the delay jumped."""
 _REANCHOR = INPUT_RATE * 150 // 1000
 """Arrival times jitter; beyond this the microphone's stream has a hole."""
 _CUT_GRACE = INPUT_RATE // 5
@@ -68,7 +71,9 @@ class EchoGuard:
         self._delay = DelayTracker()
         self._level = LevelModel()
         self._mic_end: int | None = None
-        self._typical_instant = 0.0
+        self._typical = 0.0
+        self._coherence = 0.0
+        self._doubt = 0
         self._active = False
 
     @property
@@ -112,15 +117,21 @@ class EchoGuard:
         if not delay.found or delay.lag is None:
             return _NOT_ECHO
         excess = self._level.excess(powers, delay.lag)
+        self._coherence += 0.4 * (delay.instant - self._coherence)
+        typical = self._typical
+        louder = self._coherence > max(_COHERENT, _MORE_THAN_TYPICAL * typical)
         is_echo = excess < _UNEXPLAINED
-        instant = delay.instant
         if is_echo:
-            if instant > self._typical_instant or excess < _SURELY_ECHO:
-                self._level.learn(powers, delay.lag)
-            self._typical_instant += 0.05 * (instant - self._typical_instant)
-        elif instant > max(_LOUDER_ECHO, self._typical_instant):
+            self._doubt = 0
+            self._typical += 0.05 * (delay.instant - typical)
+        else:
+            self._doubt += 1
+            if self._doubt % (4 * _DOUBT_FRAMES) == _DOUBT_FRAMES:
+                delay.resume()
+        clear = is_echo and (delay.instant > typical or excess < _SURELY_ECHO)
+        if clear or louder:
             self._level.learn(powers, delay.lag)
-        return EchoVerdict(is_echo, delay.strength, 20 * math.log10(max(excess, 1e-3)))
+        return EchoVerdict(is_echo, delay.strength, 10 * math.log10(max(excess, 1e-6)))
 
     def _place(self, end_ns: int) -> int:
         """The frame's end on the clock: consecutive, whatever the jitter of arrival."""
@@ -130,7 +141,7 @@ class EchoGuard:
             return arrived
         expected = self._mic_end + FRAME_SAMPLES
         if abs(arrived - expected) > _REANCHOR:
-            self._delay.shift(arrived - expected)
+            self._delay.resume()
             self._spectra.forget()
             expected = arrived
         self._mic_end = expected

@@ -57,7 +57,7 @@ class LevelModel:
         self._recent.append(power)
 
     def excess(self, far_powers: Float32, lag: int) -> float:
-        """Share of the last frame's magnitude that the echo at `lag` cannot explain: 0 to 1."""
+        """Share of the last frame's energy that the echo at `lag` cannot explain: 0 to 1."""
         row = max(1, round(lag / HOP))
         if not self._trained:
             self._train_on_recent(far_powers, row)
@@ -67,7 +67,7 @@ class LevelModel:
         echo = self._gains[best] * reverberant
         unexplained = np.maximum(power - _MARGIN * echo - _NOISE_MARGIN * self._noise, 0)
         heard = np.maximum(power - self._noise, _FLOOR)
-        return float(np.sqrt(unexplained).sum() / np.sqrt(heard).sum())
+        return float(unexplained.sum() / heard.sum())
 
     def learn(self, far_powers: Float32, lag: int) -> None:
         """The last frame was echo alone."""
