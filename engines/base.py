@@ -39,6 +39,8 @@ class Stage(enum.Enum):
     CODEC = "codec"
     VOCODER = "vocoder"
 
+    __hash__ = object.__hash__  # members are single: the name need not be hashed at each look-up
+
 
 class JobKey(NamedTuple):
     """Names a job. `part` counts a response's jobs of one stage (clauses) from 0; `work` is the response's
@@ -57,8 +59,8 @@ class Capabilities:
     `unit_samples`, `unit_rate`: length of one unit of output audio in samples at a rate; 0 where units
     are not audio. `context_tokens`: longest prompt and answer together, thinker only.
     `samples_behind`: audio that the stage holds back until its last input (overlap-add).
-    `streams_text`: a talker that takes text as it is written and gives AcousticFrames, one unit a step; its graph has
-    no codec, and frames go straight to the vocoder.
+    `streams_text`: a talker that takes text as it is written and gives AcousticFrames, a unit or a few each step; its
+    graph has no codec, and frames go straight to the vocoder.
     """
 
     stage: Stage

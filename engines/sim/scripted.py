@@ -8,7 +8,7 @@ step; whoever runs the engine lets that much virtual time pass. No numpy and no 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -136,8 +136,11 @@ class _Thought:
 class ScriptedThinker(Scripted):
     """Reads the part of the prompt that is new to its session, then gives a token a step."""
 
-    def __init__(self, profile: Profile, cost: StageCost, system_tokens: int = 0) -> None:
+    def __init__(
+        self, profile: Profile, cost: StageCost, system_tokens: int = 0, run: int = 1
+    ) -> None:
         super().__init__(profile, cost)
+        self._run = run
         self.memory: Memory = Unlimited()
         self.tokens_read = 0
         self.tokens_given = 0
@@ -168,7 +171,7 @@ class ScriptedThinker(Scripted):
         """A prompt is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        results, reading, decoding, wait = [], 0, 0, 0
+        results, reading, decoding, wait, longest = [], 0, 0, 0, 1
         for request in batch:
             key = request.key
             job = self._jobs[key]
@@ -180,27 +183,30 @@ class ScriptedThinker(Scripted):
                 if job.unread or not job.limit:
                     done = not job.unread
                     results.append(StepResult(key, TokenOutput(None), units, finished=done))
-                    continue
-            elif job.limit:
+                else:
+                    results.append(self._tokens(key, job, 1))  # with the first token
+            else:
                 decoding += 1
-            results.append(self._token(key, job))
+                results.append(self._tokens(key, job, self._run))
+                longest = max(longest, results[-1].units)
         self.tokens_read += reading
-        self.cost_ns = wait + self.cost.step_ns(decoding, decoding, reading)
+        decode_ns = self.cost.step_ns(decoding, decoding) * longest if decoding else 0
+        read_ns = self.cost.step_ns(0, 0, reading) if reading else 0
+        self.cost_ns = wait + decode_ns + read_ns
         return results
 
-    def _token(self, key: JobKey, job: _Thought) -> StepResult:
-        """The step that reads the end of the prompt gives the first token too."""
-        if job.given >= job.limit:
+    def _tokens(self, key: JobKey, job: _Thought, most: int) -> StepResult:
+        count = min(most, job.limit - job.given)
+        if count <= 0:
             return StepResult(key, TokenOutput("", "stop", job.prompt, job.cached, 0), 0, True)
-        text = WORDS[job.given % len(WORDS)]
-        job.given += 1
-        self.tokens_given += 1
+        text = "".join(WORDS[(job.given + i) % len(WORDS)] for i in range(count))
+        job.given += count
+        self.tokens_given += count
         if job.given < job.limit:
-            return StepResult(key, TokenOutput(text), 1)
+            return StepResult(key, TokenOutput(text), count)
         reason = "stop" if job.given == job.answer else "max_output_tokens"
-        return StepResult(
-            key, TokenOutput(text, reason, job.prompt, job.cached, job.given), 1, True
-        )
+        end = TokenOutput(text, reason, job.prompt, job.cached, job.given)
+        return StepResult(key, end, count, finished=True)
 
     def release(self, key: JobKey) -> None:
         job = self._jobs.pop(key, None)
@@ -210,18 +216,22 @@ class ScriptedThinker(Scripted):
 
 @dataclass(slots=True)
 class _Talk:
-    pieces: int = 0
+    """`pieces`: tokens in each piece of text that is not used up."""
+
+    pieces: deque[int] = field(default_factory=deque)
+    tokens: int = 0
+    tokens_used: int = 0
     closed: bool = False
     made: int = 0
-    used: int = 0
 
 
 class ScriptedTalker(Scripted):
-    """Speaks while the text is written: `frames_per_token` frames for each piece of text, one a step."""
+    """Speaks while the text is written: `frames_per_token` frames for each token, `run` frames a step."""
 
-    def __init__(self, profile: Profile, cost: StageCost) -> None:
+    def __init__(self, profile: Profile, cost: StageCost, run: int = 1) -> None:
         super().__init__(profile, cost)
         self.frames = 0
+        self._run = run
         self._jobs: dict[JobKey, _Talk] = {}
 
     def start(self, key: JobKey, job: object) -> None:
@@ -230,26 +240,34 @@ class ScriptedTalker(Scripted):
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         job = self._jobs.get(key)
         if job is not None:
-            job.pieces += bool(payload)
+            if isinstance(payload, str) and payload:
+                words = payload.count(" ")
+                job.pieces.append(words)
+                job.tokens += words
             job.closed = job.closed or last
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        self.cost_ns = self.cost.step_ns(len(batch), len(batch))
-        return [self._frame(request.key, self._jobs[request.key]) for request in batch]
+        results = [self._talk(request, self._jobs[request.key]) for request in batch]
+        longest = max(result.units for result in results)
+        self.cost_ns = self.cost.step_ns(len(batch), len(batch)) * max(1, longest)
+        return results
 
-    def _frame(self, key: JobKey, job: _Talk) -> StepResult:
+    def _talk(self, request: StepRequest, job: _Talk) -> StepResult:
         per = self.profile.frames_per_token
-        end = max(1, int(job.pieces * per))
-        if job.made >= end:
-            return StepResult(key, None, 0, finished=job.closed)
-        job.made += 1
-        self.frames += 1
+        end = max(1, int(job.tokens * per))
+        count = min(self._run, request.max_units, end - job.made)
+        if count <= 0:
+            return StepResult(request.key, None, 0, finished=job.closed)
+        job.made += count
+        self.frames += count
         last = job.closed and job.made >= end
-        # a piece is used up when its last frame is made: what is left cannot carry another one
-        used = job.pieces if last else min(job.pieces, int((job.made + 1) / per))
-        frames = AcousticFrames(1, 1, used - job.used)
-        job.used = used
-        return StepResult(key, frames, 1, finished=last)
+        # a token is used up when its last frame is made: what is left cannot carry another one
+        carried = int((job.made + 1) / per)
+        used = 0
+        while job.pieces and (last or job.tokens_used + job.pieces[0] <= carried):
+            job.tokens_used += job.pieces.popleft()
+            used += 1
+        return StepResult(request.key, AcousticFrames(count, count, used), count, finished=last)
 
     def release(self, key: JobKey) -> None:
         self._jobs.pop(key, None)
@@ -359,17 +377,19 @@ ScriptedEngine = (
 )
 
 
-def engine_of(profile: Profile, stage: Stage, system_tokens: int = 0) -> ScriptedEngine:
+def engine_of(
+    profile: Profile, stage: Stage, system_tokens: int = 0, tokens_run: int = 1, frames_run: int = 1
+) -> ScriptedEngine:
     """The engine that plays `stage` of a profile."""
     cost = profile.stages[stage]
     match stage:
         case Stage.ASR | Stage.TURN:
             return ScriptedEars(profile, cost)
         case Stage.THINKER:
-            return ScriptedThinker(profile, cost, system_tokens)
+            return ScriptedThinker(profile, cost, system_tokens, tokens_run)
+        case Stage.TALKER if profile.streams_text:
+            return ScriptedTalker(profile, cost, frames_run)
         case Stage.TALKER:
-            talker: Callable[[Profile, StageCost], ScriptedEngine]
-            talker = ScriptedTalker if profile.streams_text else ScriptedClauses
-            return talker(profile, cost)
+            return ScriptedClauses(profile, cost)
         case _:
             return ScriptedRenderer(profile, cost)

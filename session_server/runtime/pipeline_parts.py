@@ -31,7 +31,8 @@ _FIRST_CLAUSE_TOKENS = 8
 
 
 class PathEstimates:
-    """P90 of the time through a stage and all below it, at the batch sizes seen last."""
+    """P90 of the time through a stage and all below it, at the batch sizes seen last. Figures are kept until a step of
+    any stage was measured."""
 
     def __init__(
         self, runners: Mapping[Stage, StageRunner], costs: CostModel, smallest_chunk_ns: int
@@ -39,9 +40,25 @@ class PathEstimates:
         self._runners = runners
         self._costs = costs
         self._smallest_chunk_ns = smallest_chunk_ns
+        self._paths: dict[tuple[Stage, bool], int] = {}
+        self._steps_ns: dict[tuple[Stage, int], int] = {}
+        self._observations = 0
+
+    def _refresh(self) -> None:
+        if self._observations != self._costs.observations:
+            self._observations = self._costs.observations
+            self._paths.clear()
+            self._steps_ns.clear()
 
     def path_ns(self, stage: Stage, first: bool) -> int:
         """`first`: a whole first clause has still to be thought."""
+        self._refresh()
+        known = self._paths.get((stage, first))
+        if known is None:
+            known = self._paths[stage, first] = self._path_ns(stage, first)
+        return known
+
+    def _path_ns(self, stage: Stage, first: bool) -> int:
         total = 0
         for below in SPEECH_STAGES[SPEECH_STAGES.index(stage) :]:
             if below in self._runners:
@@ -59,6 +76,13 @@ class PathEstimates:
 
     def step_ns(self, stage: Stage, audio_ns: int) -> int:
         """One step of this stage; `audio_ns` of audio for codec and vocoder."""
+        self._refresh()
+        known = self._steps_ns.get((stage, audio_ns))
+        if known is None:
+            known = self._steps_ns[stage, audio_ns] = self._step_ns(stage, audio_ns)
+        return known
+
+    def _step_ns(self, stage: Stage, audio_ns: int) -> int:
         runner = self._runners[stage]
         return self._costs.p90_ns(
             stage.value, runner.last_batch, self._units(stage, audio_ns), _PRIOR_NS[stage]

@@ -205,10 +205,12 @@ class ResponsePipeline:
             if self._opening:
                 self._opening = False
                 self.times.first_token_ns = now
-            self._tokens += 1
+            tokens = max(1, result.units)
+            self._tokens += tokens
             if self.speech is not None:
-                self.speech.tokens.take()
-                self._loose_tokens += 1
+                taken = min(tokens, self.speech.tokens.free)
+                self.speech.tokens.take(taken)
+                self._loose_tokens += taken
             self._pass_on(self._parser.push(output.text), now)
         if result.finished and not self.ended:
             self._think_done = True

@@ -293,9 +293,10 @@ class StageRunner:
         self.last_batch = batch
         units = max((choice.units for choice in flight.values()), default=1)
         done = max((result.units for result in outcome.results), default=units)
-        self._costs.observe(
-            self.stage.value, batch, max(1, min(units, done or units)), outcome.step_ns
-        )
+        units, step_ns = max(1, min(units, done or units)), outcome.step_ns
+        if self.streams_text:  # what one frame of a run of them costs
+            units, step_ns = 1, step_ns // units
+        self._costs.observe(self.stage.value, batch, units, step_ns)
         self._metrics.stage_step(self.stage.value, outcome.step_ns / NS_PER_S, batch)
 
     def _settle_starts(self, flight: dict[JobKey, Choice], outcome: Outcome, now: int) -> None:

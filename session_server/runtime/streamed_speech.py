@@ -67,6 +67,7 @@ class StreamedSpeechPath:
         self._talker = stages.runners[Stage.TALKER]
         self._vocoder = stages.runners[Stage.VOCODER]
         self._unit_ns = unit_ns(self._talker)
+        self._smallest = max(1, stages.chunks.smallest_ns // self._unit_ns)
         self._guard = RunawayGuard(stages.params, playhead.rate, speed)
         self._pieces: deque[tuple[int, int]] = deque()
         self._chars_waiting = 0
@@ -139,6 +140,7 @@ class StreamedSpeechPath:
             self._stages.estimates.path_ns(Stage.TALKER, first=False),
             self._gathered * self._unit_ns,
             room_ns=self._unit_ns,
+            units=self.frames.free,
             unit_ns=self._unit_ns,
             started=self._talker.is_started(self._key),
         )
@@ -149,8 +151,13 @@ class StreamedSpeechPath:
             self._talker.ready(item)
 
     def _offer_vocoder(self, now: int) -> None:
+        if self._finished:
+            return
+        if not self._talked and self._gathered < self._smallest:
+            self._vocoder.hold(self._key)
+            return
         size = min(self._chunk_units(now), self.frames.capacity)
-        if self._finished or (self._gathered < size and not self._talked):
+        if self._gathered < size and not self._talked:
             self._vocoder.hold(self._key)
             return
         chunks, ladder_end = self._stages.chunks, self._stages.params.chunk_ladder_s[-1]
@@ -170,15 +177,15 @@ class StreamedSpeechPath:
 
     def _chunk_units(self, now: int) -> int:
         """Frames that make the next chunk, by the time that the listener's lead leaves for making the missing ones."""
-        playhead, estimates = self._playhead, self._stages.estimates
-        have = self._gathered * self._unit_ns
+        playhead, estimates, unit = self._playhead, self._stages.estimates, self._unit_ns
+        have = self._gathered * unit
         first = not playhead.generated
+
+        talker_ns = estimates.step_ns(Stage.TALKER, unit)
 
         def making(audio_ns: int) -> int:
             missing = audio_ns if first else max(0, audio_ns - have)
-            steps = -(-missing // self._unit_ns)
-            talking = steps * estimates.step_ns(Stage.TALKER, self._unit_ns)
-            return talking + estimates.step_ns(Stage.VOCODER, audio_ns)
+            return -(-missing // unit) * talker_ns + estimates.step_ns(Stage.VOCODER, audio_ns)
 
         slack = playhead.lead_ns(now) - self._stages.params.transport_ns
         return max(1, self._stages.chunks.size_ns(slack, first, making) // self._unit_ns)

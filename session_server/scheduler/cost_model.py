@@ -37,9 +37,12 @@ class CostModel:
 
     def __init__(self) -> None:
         self._costs: dict[str, dict[tuple[int, int], _Cost]] = {}
+        self.observations = 0
+        """Counts what was learned, so that others know when their figures are old."""
 
     def observe(self, stage: str, batch: int, units: int, ns: int) -> None:
         """A step of `batch` jobs, the largest of `units` units, took `ns`."""
+        self.observations += 1
         costs = self._costs.setdefault(stage, {})
         place = (bucket(batch), bucket(units))
         cost = costs.get(place)

@@ -176,7 +176,11 @@ class Replica:
 
     def _make_engine(self, spec: StageSpec, store: ModelStore) -> Callable[[], SteppedEngine]:
         def make() -> SteppedEngine:
-            engine = engine_of(self._profile, spec.stage, self._spec.workload.system_tokens)
+            wanted = self._spec
+            engine = engine_of(
+                self._profile, spec.stage, wanted.workload.system_tokens, wanted.tokens_run,
+                wanted.frames_run,
+            )  # fmt: skip
             self.engines[spec.stage] = engine
             return engine
 
@@ -303,13 +307,20 @@ def session_seconds(workload: Workload, barge_in: float, profile: Profile) -> fl
 def _settings(spec: SimulationSpec) -> SessionSettings:
     mode = TurnMode(spec.turn_mode)
     acks = spec.network.ack_interval_ms
-    playback = PlaybackExtension(ack_interval_ms=acks) if acks else None
+    lead_ms = _sent_lead_ms(spec)
+    playback = PlaybackExtension(ack_interval_ms=acks, max_lead_ms=lead_ms) if acks else None
     return SessionSettings(turn_detection=TurnDetection(mode=mode), playback=playback)
+
+
+def _sent_lead_ms(spec: SimulationSpec) -> int:
+    """What may be sent ahead of the listener: 1 s with slices of 100 ms; a larger slice needs as much more."""
+    return 900 + spec.slices_ms
 
 
 def _core_params(spec: SimulationSpec, params: SchedulerParams) -> CoreParams:
     return CoreParams(
         speculate=spec.speculate,
         delta_ms=spec.slices_ms,
+        lead_sent_ms=_sent_lead_ms(spec),
         lead_generated_ms=int(min(params.lead_cap_s, 3600.0) * 1000),
     )

@@ -72,7 +72,12 @@ def _head(spec: SimulationSpec) -> dict[str, Any]:
     return {
         "schema": 1,
         "measurement_origin": "simulation",
-        "driver": {"kind": "sim", "slices_ms": spec.slices_ms},
+        "driver": {
+            "kind": "sim",
+            "slices_ms": spec.slices_ms,
+            "tokens_run": spec.tokens_run,
+            "frames_run": spec.frames_run,
+        },
         "policy": spec.policy,
         "chunking": spec.chunking,
         "workload": {**workload, "barge_in": wanted},

@@ -84,7 +84,9 @@ class SimulationSpec:
 
     `sessions` are shared out over `replicas` independent hosts. `admission` off: every turn is let in, in its order.
     `max_sessions` 0: no limit. `overrides`: scheduler parameters by name, for sweeps of their constants. `warm_up_s`:
-    responses that begin before it are left out. `slices_ms`: audio of one message to the client.
+    responses that begin before it are left out. `slices_ms`: audio of one message to the client. `tokens_run`,
+    `frames_run`: tokens and frames that thinker and talker make between two decisions, as multi-step schedulers do; more
+    than 1 makes a run cheaper and coarser.
     """
 
     profile: str = "qwen3-omni-h200"
@@ -103,6 +105,8 @@ class SimulationSpec:
     turn_mode: str = "server_vad"
     speculate: bool = False
     slices_ms: int = 100
+    tokens_run: int = 1
+    frames_run: int = 1
     overrides: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
