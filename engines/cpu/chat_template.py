@@ -2,7 +2,7 @@
 
 Order: the system message (the client's instructions, then the tools), two examples of short spoken answers, the
 conversation, the opening of the answer. System message and examples are the *prefix*: they stay, and their
-keys and values are shared. Trimming drops whole messages from the old end, a quarter of the room at a
+keys and values are shared. Trimming drops whole messages from the old end, two thirds of the room at a
 time, so that a growing conversation is not shifted (and read again) at every turn.
 """
 
@@ -26,7 +26,6 @@ EXAMPLES = (
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 _ROLES = frozenset({"system", "user", "assistant"})
-_STEPS = 4
 
 
 class Prompt(NamedTuple):
@@ -128,11 +127,12 @@ def _opens(message: ChatMessage) -> bool:
 
 def first_kept(lengths: Sequence[int], room: int, opens: Sequence[bool]) -> int:
     """Index of the first message kept, so that those from there on fit `room` tokens; the last one stays
-    whatever its length. What is dropped grows in steps of a quarter of the room."""
+    whatever its length. What is dropped grows in steps of two thirds of the room: with every step the rest is read
+    again, so there should be few, and little left."""
     total = sum(lengths)
     if total <= room or not lengths:
         return 0
-    step = max(1, room // _STEPS)
+    step = max(1, room * 2 // 3)
     to_drop = -(-(total - room) // step) * step
     first, dropped = 0, 0
     last = len(lengths) - 1

@@ -96,6 +96,7 @@ class ThinkerEngine:
             can_export=True,
             can_fork=True,
             can_rollback=True,
+            token_bytes=self._loaded.model.token_bytes if self._loaded is not None else 0,
         )
 
     def load(self) -> None:
@@ -113,9 +114,12 @@ class ThinkerEngine:
             raise ValueError(f"job {key} was started before")
         loaded = self._ready()
         forced = job.tool_choice in ("required", "function") and not job.warm
-        length = answer_length(job, self._context // 2)
-        room = self._context - (_CALL_BUDGET if job.tools else 0)
-        prompt = loaded.template.render(job, room - length.hard)
+        longest = self._context * 3 // 8
+        length = answer_length(job, longest)
+        # The same room whatever the answer's length: another room would drop other messages, and everything
+        # after them would have to be read again.
+        room = self._context - longest - (_CALL_BUDGET if job.tools else 0)
+        prompt = loaded.template.render(job, room)
         answer: Answer
         opening: Piece | None = None
         if forced:
@@ -175,6 +179,11 @@ class ThinkerEngine:
         self._loaded = None
 
     # -- state of idle sessions
+
+    def state_bytes(self, session: str) -> int:
+        """Size of what the session's slot knows."""
+        slot = self._table.find(session)
+        return 0 if slot is None else len(slot.tokens) * self._ready().model.token_bytes
 
     def export_state(self, session: str) -> bytes | None:
         """A copy of what the session's slot knows; None when it has none. Nothing is freed: see `forget`."""

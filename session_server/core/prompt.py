@@ -28,10 +28,18 @@ from session_server.core.items import (
 def prompt_messages(
     items: Iterable[Item], bound: int, heard: Mapping[str, str]
 ) -> tuple[PromptMessage, ...]:
-    """Messages of the last `bound` items. `heard`: item id -> text heard so far, for items still in progress."""
+    """Messages of the last items, at most `bound`. `heard`: item id -> text heard so far, for items in progress.
+
+    What is left out grows in steps of half the bound, so that the prompts of a long conversation keep a common
+    beginning, which engines need not read again.
+    """
     messages: list[PromptMessage] = []
     calls: dict[str, str] = {}
-    for item in list(items)[-bound:]:
+    kept = list(items)
+    if len(kept) > bound:
+        step = max(1, bound // 2)
+        kept = kept[-(-(len(kept) - bound) // step) * step :]
+    for item in kept:
         match item:
             case Message():
                 message = _message(item, heard)

@@ -117,7 +117,8 @@ def test_nothing_comes_after_a_release(engine: ThinkerEngine, steps: int) -> Non
     assert run(engine, key("s", "next"), job("hello")).last.reason == "stop"
 
 
-def test_a_growing_conversation_reads_only_what_is_new(engine: ThinkerEngine) -> None:
+def test_a_growing_conversation_reads_only_what_is_new(tiny_store: ModelStore) -> None:
+    engine = make(tiny_store, context=1024)  # the tiny model's words are long in tokens
     first = run(engine, key("s", "1"), job("hello"))
     history = (
         ChatMessage("user", "hello"),
