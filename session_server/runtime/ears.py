@@ -72,6 +72,13 @@ class Ears:
         self._odd = data[whole:]
         return data[:whole]
 
+    def hear_inline(self, item_id: str, index: int, data: bytes) -> int:
+        """Keep a recording that came inside an item, in the session's input format; its length in samples."""
+        decoder = InputDecoder(self.format)
+        heard = np.concatenate((decoder.push(data), decoder.flush()))
+        self.audio.keep_inline(item_id, index, heard.tobytes())
+        return len(heard)
+
     def clear(self) -> None:
         """The client cleared its buffer: partial samples go, the time line stays whole."""
         self._decoder.reset()

@@ -1,8 +1,8 @@
 """The input time line's bytes: what the core names by position, this keeps.
 
-Owns two buffers of one session: 16 kHz samples (for recognition) and the client's own PCM (for
-`retrieve`, which gives short audio back exactly as it was appended). Positions are absolute samples at
-INPUT_RATE since the session began. Both buffers are bounded: beyond `max_samples` the oldest audio
+Owns three buffers of one session: 16 kHz samples (for recognition) and the client's own PCM (for
+`retrieve`, which gives short audio back exactly as it was appended), and recordings that came inside items. Positions are absolute samples at
+INPUT_RATE since the session began. All are bounded: beyond `max_samples` the oldest audio
 goes, and a range that reaches back further is silently shortened to what is left.
 """
 
@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections import deque
 
 from session_server.media import INPUT_RATE
+
+MAX_INLINE = 8
+"""Inline recordings that may wait for their recognition at a time."""
 
 
 class TimeLine:
@@ -59,6 +62,7 @@ class InputAudio:
     def __init__(self, client_rate: int, max_ms: int) -> None:
         self._max_ms = max_ms
         self._offset = 0
+        self._inline: dict[tuple[str, int], bytes] = {}
         self._client_rate = client_rate
         self._ears = TimeLine(INPUT_RATE, 2, max_ms * INPUT_RATE // 1000)
         self._raw = TimeLine(client_rate, 2, max_ms * client_rate // 1000)
@@ -72,6 +76,16 @@ class InputAudio:
     def appended_end(self) -> int:
         """Where all audio ever appended ends, at INPUT_RATE."""
         return self._offset + self._raw.end * INPUT_RATE // self._client_rate
+
+    def keep_inline(self, item_id: str, index: int, heard_pcm: bytes) -> None:
+        """Audio that came inside an item, s16le at INPUT_RATE, until it is recognised."""
+        self._inline[item_id, index] = heard_pcm
+        while len(self._inline) > MAX_INLINE:
+            del self._inline[next(iter(self._inline))]
+
+    def take_inline(self, item_id: str, index: int) -> bytes:
+        """That audio, once; empty when it is not there any more."""
+        return self._inline.pop((item_id, index), b"")
 
     def append(self, raw_pcm: bytes, heard_pcm: bytes) -> None:
         """One append: s16le at the client's rate, and the same resampled to INPUT_RATE."""

@@ -36,9 +36,13 @@ def to_host(
     `turn_end_ns`: when the user's last turn was decided, for the first-audio deadline of a draft.
     """
     match command:
-        case actions.Recognise(work_id, start, end, partial):
+        case actions.Recognise(work_id, start, end, partial, item_id, index):
             due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
-            return messages.Recognise(session, work_id, audio.heard(start, end), partial, due)
+            if item_id is None:
+                sound = audio.heard(start, end)
+            else:
+                sound = audio.take_inline(item_id, index)
+            return messages.Recognise(session, work_id, sound, partial, due)
         case actions.JudgeTurn(work_id, start, end):
             due = now + JUDGEMENT_DUE_MS * NS_PER_MS
             return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)

@@ -41,6 +41,7 @@ from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.ears import Ears
 from session_server.runtime.messages import CloseSession, ToHost, ToSession
+from session_server.runtime.recordings import keep_recordings
 from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
 from session_server.runtime.voice import Voice
@@ -211,11 +212,20 @@ class SessionTask:
                 self._update(session, event_id)
             case wire.ResponseCreate(response, event_id):
                 self._request(response, event_id)
+            case wire.ItemCreate():
+                self._create_item(event)
             case wire.InputAudioClear():
                 self._ears.clear()
                 self._feed(self._understood(event))
             case _:
                 self._feed(self._understood(event))
+
+    def _create_item(self, event: wire.ItemCreate) -> None:
+        created = self._understood(event)
+        assert isinstance(created, events.ItemCreated)
+        if self._core.item(created.item.id) is None:
+            created = keep_recordings(created, event.item, self._ears, self._speller)
+        self._feed(created)
 
     def _understood(self, event: intents.Simple) -> events.ClientEvent:
         rate = self._config.output.format.rate

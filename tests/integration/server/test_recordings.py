@@ -1,0 +1,49 @@
+"""Speech that comes inside an item: its words enter the prompt, its sound comes back unchanged."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.integration.server.caller import Event, calling
+from tests.integration.server.conftest import OpenServer
+from tests.integration.server.sounds import speech
+
+pytestmark = pytest.mark.integration
+
+
+def recording(sound: bytes, **more: object) -> Event:
+    part = {"type": "input_audio", "audio": base64.b64encode(sound).decode(), **more}
+    item = {"type": "message", "role": "user", "id": "rec", "content": [part]}
+    return {"type": "conversation.item.create", "event_id": "r", "item": item}
+
+
+@pytest.mark.asyncio
+async def test_words_of_a_recording_never_reach_the_prompt(serve: OpenServer) -> None:
+    sound = speech(1.5)
+    async with serve() as server, calling(server.address.ws) as caller:
+        await caller.send(recording(sound))
+        await caller.send({"type": "response.create"})
+        await caller.fence()
+        (created,) = caller.of("response.created")
+        ended = await caller.ended(created["response"]["id"])
+        said = ended["output"][0]["content"][0]["transcript"]
+        assert said.startswith("You said: ")
+        assert not said.startswith("You said nothing")
+        await caller.send({"type": "conversation.item.retrieve", "item_id": "rec"})
+        await caller.fence()
+        (item,) = [event["item"] for event in caller.of("conversation.item.retrieved")]
+        assert base64.b64decode(item["content"][0]["audio"]) == sound
+        assert item["content"][0]["transcript"]
+
+
+@pytest.mark.asyncio
+async def test_endless_recording_gets_an_error_and_no_item(serve: OpenServer) -> None:
+    async with serve() as server, calling(server.address.ws) as caller:
+        await caller.send(recording(bytes(61 * 48_000)))
+        await caller.fence()
+        (error, _fence) = caller.of("error")
+        assert error["error"]["code"] == "invalid_value"
+        assert error["error"]["param"] == "item.content[0].audio"
+        assert not caller.of("conversation.item.added")
