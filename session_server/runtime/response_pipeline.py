@@ -128,6 +128,14 @@ class ResponsePipeline:
         self._count_waste(where)
         self._stop()
 
+    def give_way(self, key: JobKey) -> bool:
+        """A turn needs the thinker's slot: a draft is given up, the answer begins at the end of turn."""
+        if self.epoch is not None or self.ended:
+            return False
+        self._count_waste("draft")
+        self.fail("the draft gave way to a turn", "inference_rate_limit_exceeded")
+        return True
+
     # -- scheduling
 
     def advance(self, now: int) -> None:
@@ -140,7 +148,7 @@ class ResponsePipeline:
 
     def _offer_thinker(self, now: int) -> None:
         runner = self._stages.runners[Stage.THINKER]
-        if self._think_done or self.times.admitted_ns is None:
+        if self._think_done or self.times.admitted_ns is None or runner.in_step(self._key):
             return
         below = 0
         if self.speech is not None:
@@ -193,7 +201,8 @@ class ResponsePipeline:
         elif self.speech is not None:
             self.speech.on_result(stage, result, now)
         if not self.ended:
-            self._offer_thinker(now)
+            if not self._think_done:
+                self._offer_thinker(now)
             self._finish_if_done()
 
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:

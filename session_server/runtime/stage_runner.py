@@ -19,7 +19,8 @@ from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
-from session_server.runtime.job_table import JobOwner, JobTable
+from session_server.runtime.job_table import GivesWay, JobOwner, JobTable
+from session_server.runtime.residency_gate import OpenGate, StateGate
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -29,6 +30,7 @@ from session_server.runtime.stage_worker import (
     Worker,
     describe,
 )
+from session_server.runtime.state_calls import StateCall
 from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
@@ -70,6 +72,7 @@ class StageRunner:
         self.capabilities: Capabilities | None = None
         self.making: MakingTime = lambda _: 0
         self.last_batch = 1
+        self.gate: StateGate = OpenGate()
         self._make_worker = make_worker
         self._queue = queue
         self._costs = costs
@@ -125,22 +128,57 @@ class StageRunner:
     def is_started(self, key: JobKey) -> bool:
         return self._jobs.has_state(key)
 
+    def in_step(self, key: JobKey) -> bool:
+        """A step of this job is under way: nothing that is said about it now counts."""
+        return key in self._in_flight
+
     def ready(self, item: WorkItem) -> None:
         """The job may be advanced; replaces what was said before. Ignored while a step of it is under way."""
         key = JobKey(*item.key)
         if key in self._jobs and key not in self._in_flight:
+            if not self._jobs.has_state(key) and not self.gate.may_start(item):
+                self._queue.remove(key)
+                return
             self._queue.put(item, self._clock.now())
             self.kick()
 
     def hold(self, key: JobKey) -> None:
         """The job may not be advanced for now."""
         self._queue.remove(key)
+        self.gate.hold(key)
 
     def release(self, key: JobKey) -> None:
         """Forget the job; idempotent. A step under way is not cut short, its result is dropped."""
         self._queue.remove(key)
         if self._jobs.remove(key) is not None:
+            self.gate.over(key)
             self.kick()
+
+    def carry(self, call: StateCall) -> None:
+        """Move or free the state of an idle session, before the next step."""
+        self._jobs.owe(call)
+        self.kick()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """On the loop that the stage runs on."""
+        return self._loop.call_later(delay_s, callback)
+
+    def job(self, key: JobKey) -> object | None:
+        """What was submitted under `key`."""
+        job = self._jobs.get(key)
+        return job.job if job is not None else None
+
+    def make_way(self) -> bool:
+        """End the speculative job that began last and holds a slot, for a turn that waits for one."""
+        for key in reversed(self._jobs.keys()):
+            job = self._jobs.get(key)
+            if job is None or not isinstance(job.owner, GivesWay):
+                continue
+            holds = self._jobs.has_state(key) or self.gate.granted(key)
+            if holds and job.owner.give_way(key):
+                self._metrics.gave_way(self.stage.value)
+                return True
+        return False
 
     @property
     def max_batch(self) -> int:
@@ -159,7 +197,7 @@ class StageRunner:
     @property
     def starved(self) -> bool:
         """Work waits for a slot that another job holds."""
-        return self._queue.starved
+        return self._queue.starved or self.gate.waiting
 
     def check_integrity(self) -> None:
         """Nothing is left. Raises AssertionError naming what is."""
@@ -191,6 +229,8 @@ class StageRunner:
         choices = self._queue.choose(self._clock.now(), free, self.making)
         if self._queue.starved:
             self._metrics.starved_step(self.stage.value)
+            if self._queue.turn_waits_for_slot():
+                self._loop.call_soon(self.make_way)
         self._in_flight = {JobKey(*choice.item.key): choice for choice in choices}
         calls = self._jobs.plan(self._in_flight)
         if not calls and not choices:
@@ -251,6 +291,7 @@ class StageRunner:
         self._queue.max_batch = min(self._max_batch, capabilities.max_batch)
         self._retries = 0
         self.state = RunnerState.IDLE
+        self.gate.engine_loaded(capabilities)
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_result(None)
         self.kick()
@@ -278,6 +319,7 @@ class StageRunner:
         self.state = RunnerState.IDLE
         self._measure(flight, outcome)
         self._settle_starts(flight, outcome, now)
+        self.gate.moved(outcome.moved, outcome.sizes)
         for result in outcome.results:
             flight.pop(result.key, None)
             self._hand_over(result, now)
@@ -365,6 +407,7 @@ class StageRunner:
         self._in_flight.clear()
         self._fail_jobs(self._jobs.keys(with_state_only=True), message)
         self._jobs.lose_engine()
+        self.gate.engine_lost()
 
     def _fail_jobs(self, keys: list[JobKey], message: str) -> None:
         for key in keys:

@@ -90,7 +90,8 @@ class StreamedSpeechPath:
         self._pieces.append((len(clause.text), tokens))
         self._chars_waiting += len(clause.text)
         self._talker.feed(self._key, clause.text, last=False)
-        self.advance(now)
+        if len(self._pieces) == 1:  # it had run out of text
+            self._offer_talker(now)
 
     def complete_text(self, now: int) -> None:
         self._text_complete = True
@@ -130,7 +131,7 @@ class StreamedSpeechPath:
         self._offer_vocoder(now)
 
     def _offer_talker(self, now: int) -> None:
-        if self._talked:
+        if self._talked or self._talker.in_step(self._key):
             return
         if not self.frames.free or not (self._pieces or self._text_complete):
             self._talker.hold(self._key)
@@ -151,7 +152,7 @@ class StreamedSpeechPath:
             self._talker.ready(item)
 
     def _offer_vocoder(self, now: int) -> None:
-        if self._finished:
+        if self._finished or self._vocoder.in_step(self._key):
             return
         if not self._talked and self._gathered < self._smallest:
             self._vocoder.hold(self._key)
@@ -201,7 +202,9 @@ class StreamedSpeechPath:
             self._on_pcm(result, now)
         else:
             raise ValueError(f"no such stage in the speech path: {stage}")
-        self.advance(now)
+        if not self._ended:
+            self._offer_talker(now)
+            self._offer_vocoder(now)
 
     def _on_frames(self, result: StepResult) -> None:
         frames = result.output

@@ -38,6 +38,8 @@ class ChunkSizes:
         if first:
             second = making(self._ladder[0])
             return next((size for size in self._ladder if size >= second), self._ladder[-1])
-        margin = making(self._ladder[0])
-        fitting = [size for size in self._ladder if making(size) + margin <= slack_ns]
-        return fitting[-1] if fitting else self._ladder[0]
+        left_ns = slack_ns - making(self._ladder[0])
+        for size in reversed(self._ladder):
+            if making(size) <= left_ns:
+                return size
+        return self._ladder[0]

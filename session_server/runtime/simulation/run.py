@@ -6,6 +6,7 @@ in configs/profiles, or by path.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,18 @@ def simulate(spec: SimulationSpec, profile: Profile | None = None) -> Simulation
     if profile.kind == "duplex":
         return SimulationReport({**_head(spec), **lockstep_figures(spec, profile)})
     replicas = []
-    for number in range(spec.replicas):
-        sessions = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
-        replica = Replica(spec, profile, number, sessions)
-        replica.run()
-        replicas.append(replica)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(
+        200_000, 20, 100
+    )  # few cycles are made, and looking for them is a third of the time
+    try:
+        for number in range(spec.replicas):
+            sessions = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
+            replica = Replica(spec, profile, number, sessions)
+            replica.run()
+            replicas.append(replica)
+    finally:
+        gc.set_threshold(*thresholds)
     return SimulationReport(_figures(spec, replicas))
 
 
