@@ -48,3 +48,10 @@ def room(rate: int, seed: int, rt60_s: float = 0.3, direct_samples: int = 0) -> 
     tail[0] = 1.0
     response = np.concatenate((np.zeros(direct_samples), tail))
     return response / np.sqrt((response**2).sum())
+
+
+def filtered(signal: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """Full convolution by FFT: cheap whatever the lengths."""
+    length = len(signal) + len(response) - 1
+    size = 1 << (length - 1).bit_length()
+    return np.fft.irfft(np.fft.rfft(signal, size) * np.fft.rfft(response, size), size)[:length]

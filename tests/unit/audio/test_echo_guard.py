@@ -8,7 +8,7 @@ import pytest
 from session_server.audio.echo_guard import EchoGuard, EchoVerdict
 from session_server.audio.framing import FRAME_SAMPLES
 from session_server.audio.resample import FirResampler
-from tests.unit.audio.signals import room, speechlike
+from tests.unit.audio.signals import filtered, room, speechlike
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ def to_input_rate(pcm: np.ndarray) -> np.ndarray:
 def echo_of(
     agent: np.ndarray, response: np.ndarray, level_db: float, delay_ms: float
 ) -> np.ndarray:
-    heard = np.convolve(to_input_rate(agent), response) * 10 ** (level_db / 20)
+    heard = filtered(to_input_rate(agent), response) * 10 ** (level_db / 20)
     return np.concatenate((np.zeros(int(delay_ms * RATE / 1000)), heard))
 
 

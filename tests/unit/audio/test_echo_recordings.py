@@ -8,6 +8,7 @@ from session_server.audio.framing import FRAME_SAMPLES
 from session_server.audio.resample import FirResampler
 from session_server.audio.vad_silero import SileroModel, SileroVad
 from tests.unit.audio.resources import SILERO, needs_recordings, needs_silero, recording
+from tests.unit.audio.signals import filtered
 
 pytestmark = [pytest.mark.unit, pytest.mark.models, needs_silero, needs_recordings]
 
@@ -95,9 +96,7 @@ def test_recorded_rooms_do_not_make_the_agent_interrupt_itself(
     agent = recording("speech/ls_2412-153948-0000.flac")[: 6 * 16000]
     response = recording(f"rir/{room}.flac").astype(float)
     response /= np.sqrt((response**2).sum())
-    size = 1 << (len(agent) + len(response)).bit_length()
-    heard = np.fft.irfft(np.fft.rfft(agent, size) * np.fft.rfft(response, size), size)
-    heard = heard[: len(agent)] * 10 ** (level_db / 20)
+    heard = filtered(agent, response)[: len(agent)] * 10 ** (level_db / 20)
     noise = 5 * np.random.default_rng(1).standard_normal(len(heard) + delay_ms * 16)
     noise[delay_ms * 16 :] += heard
     probabilities, _ = guarded(model, agent, noise.astype(np.int16), guard=True)
