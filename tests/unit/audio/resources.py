@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import soundfile
 
-RECORDINGS = Path(os.environ.get("SESSION_SERVER_TEST_DATA", "/work/shared/data"))
+_BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data"
+RECORDINGS = Path(os.environ.get("SESSION_SERVER_TEST_DATA", _BESIDE))
 MODELS = Path(os.environ.get("SESSION_SERVER_MODELS", "missing"))
 SILERO = MODELS / "pipecat/audio/vad/data/silero_vad.onnx"
 SMART_TURN = MODELS / "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx"
