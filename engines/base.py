@@ -74,6 +74,8 @@ class Capabilities:
     can_fork: bool = False
     can_rollback: bool = False
     streams_text: bool = False
+    token_bytes: int = 0
+    """Size of one context token's state, where `can_export`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,30 @@ class SteppedEngine(Protocol):
     def release(self, key: JobKey) -> None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class MovableState(Protocol):
+    """An engine whose sessions' state can be moved while no job uses it (`can_export`).
+
+    The state of a session is what its slot knows after its last job. Calls come from the stage's thread, between steps.
+    """
+
+    def state_bytes(self, session: str) -> int:
+        """Size of the session's state, as an export would give it, roughly; 0 when there is none."""
+        ...
+
+    def export_state(self, session: str) -> bytes | None:
+        """A copy of the state; None when there is none."""
+        ...
+
+    def import_state(self, session: str, state: bytes) -> None:
+        """Bring an exported state back, bit for bit. Raises NoCapacity, or ValueError for a damaged state."""
+        ...
+
+    def forget(self, session: str) -> None:
+        """Free the session's idle state."""
+        ...
 
 
 # -- ASR and turn model: one step, whole result

@@ -55,6 +55,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.audio_s_per_char_cap": (0.01, 60),
     "scheduler.audio_s_floor": (0.1, 600),
     "scheduler.silence_cap_s": (0.1, 600),
+    "scheduler.kv_host_mb": (0, 16_777_216),
+    "scheduler.kv_protected_share": (0, 1),
+    "scheduler.kv_protect_s": (0, 600),
+    "scheduler.kv_link_mb_s": (1, 10_000_000),
     "observability.loop_lag_ms": (10, 60_000),
 }
 

@@ -106,6 +106,16 @@ class PreloadResult(enum.StrEnum):
     WASTED = "wasted"
 
 
+class OverloadStep(enum.StrEnum):
+    """What the host does about the present load."""
+
+    NONE = "none"
+    LONGER_CHUNKS = "longer_chunks"
+    SHORTER_ANSWERS = "shorter_answers"
+    DEFER = "defer"
+    REFUSE = "refuse"
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A label; `values` None: another module's enum fixes them."""
@@ -226,8 +236,9 @@ STAGE_SPECS = (
     _histogram("chunk_frames", "frames", "Chunk size chosen for a step of a speech stage.", FRAMES, _STAGE),
     _gauge("scheduler_sessions", "sessions", "Sessions by scheduling class.", Label("class")),
     _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),
-    _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state. Fed by engines with a block pool.", Label("state")),
-    _counter("kv_evictions", "evictions", "Session states moved out of the cache, by reason. Fed by engines with a block pool.", Label("reason")),
+    _gauge("overload_step", "steps", "1 for the step of the overload ladder that is in force.", Label("step", OverloadStep)),
+    _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state; a slot is one block where state is moved whole.", Label("state")),
+    _counter("kv_evictions", "evictions", "Session states moved out of the cache, by reason; room and preload: to host memory; host_full and failed: lost.", Label("reason")),
     _histogram("kv_reload_seconds", "seconds", "Time to bring a session's state back; critical when an answer waited for it.", LEG, Label("critical")),
     _counter("kv_preloads", "preloads", "Preloads of session state, by result.", Label("result", PreloadResult)),
     _counter("kv_preload_bytes", "bytes", "Bytes moved by preloads, by result.", Label("result", PreloadResult)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from session_server.observability.catalogue import TurnLeg, WasteWhere
+from session_server.observability.catalogue import OverloadStep, TurnLeg, WasteWhere
 from session_server.observability.metrics import Metrics
 
 
@@ -91,3 +91,23 @@ class HostReport:
 
     def work_dropped(self, stage: str, reason: str) -> None:
         self._metrics.works_dropped.labels(stage, reason).inc()
+
+    def gave_way(self, stage: str) -> None:
+        self._metrics.works_dropped.labels(stage, "gave_way").inc()
+
+    def overload_step(self, step: str) -> None:
+        for name in OverloadStep:
+            self._metrics.overload_step.labels(name.value).set(name.value == step)
+
+    def kv_blocks(self, state: str, blocks: int) -> None:
+        self._metrics.kv_blocks.labels(state).set(blocks)
+
+    def kv_evicted(self, reason: str) -> None:
+        self._metrics.kv_evictions.labels(reason).inc()
+
+    def kv_reloaded(self, seconds: float, critical: bool) -> None:
+        self._metrics.kv_reload_seconds.labels("true" if critical else "false").observe(seconds)
+
+    def kv_preload(self, result: str, size_bytes: int) -> None:
+        self._metrics.kv_preloads.labels(result).inc()
+        self._metrics.kv_preload_bytes.labels(result).inc(size_bytes)

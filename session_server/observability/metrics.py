@@ -86,6 +86,7 @@ class Metrics:
     chunk_frames: Histogram
     scheduler_sessions: Gauge
     admission_decisions: Counter
+    overload_step: Gauge
     kv_blocks: Gauge
     kv_evictions: Counter
     kv_reload_seconds: Histogram

@@ -41,6 +41,7 @@ from session_server.runtime.messages import (
 )
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.recognition import RecognitionLane
+from session_server.runtime.residency_shell import ThinkerResidency
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.stage_runner import MakeWorker, RunnerState, StageRunner
@@ -123,6 +124,9 @@ class EngineHost:
         self._stages = Stages(graph, runners, estimates, params, clock, self._metrics, chunks)
         if Stage.CODEC in runners:
             runners[Stage.CODEC].making = estimates.making_ns
+        thinker = runners[Stage.THINKER]
+        self.residency = ThinkerResidency(thinker, params, clock, self._metrics)
+        thinker.gate = self.residency
         self._recognition = RecognitionLane(self._stages, self._send)
         self._warming = Warming(self._stages)
         self._gate = TurnGate(self._stages, self._costs, self._refuse)
@@ -166,6 +170,7 @@ class EngineHost:
         """Drop everything and close the engines; a hung one is left behind. Idempotent."""
         for session in list(self._sessions):
             self._close(session)
+        self.residency.stop()
         workers = [runner.stop() for runner in self._stages.runners.values()]
         joins = [asyncio.to_thread(w.join, _JOIN_S) for w in workers if isinstance(w, ThreadWorker)]
         await asyncio.gather(*joins)
@@ -221,6 +226,7 @@ class EngineHost:
             case Generate():
                 self._generate(session, message, now)
             case Warm():
+                self.residency.speech_started(message.session)
                 if not session.responses:
                     self._warming.begin(message, now)
             case AdoptDraft():
@@ -233,6 +239,8 @@ class EngineHost:
                 response = session.responses.get(message.response)
                 if response is not None:
                     response.frontier(message.played, message.rate, message.paused, now)
+                    left = message.generated - message.played
+                    self.residency.playing(message.session, left / max(1, message.rate))
             case CloseSession():
                 self._close(message.session)
             case OpenSession():
@@ -258,6 +266,7 @@ class EngineHost:
             self._cancel(session, response)
         self._recognition.close(name)
         self._warming.end(name)
+        self.residency.closed(name)
         self._limit.leave(name)
         del self._sessions[name]
 

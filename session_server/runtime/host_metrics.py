@@ -66,6 +66,24 @@ class HostMetrics(Protocol):
 
     def work_dropped(self, stage: str, reason: str) -> None: ...
 
+    def gave_way(self, stage: str) -> None:
+        """A draft or warm-up was ended for a turn that needed its slot."""
+
+    def overload_step(self, step: str) -> None:
+        """The step of the overload ladder that the present load calls for."""
+
+    def kv_blocks(self, state: str, blocks: int) -> None:
+        """The thinker's pool: `state` is free, busy, idle, protected or moving."""
+
+    def kv_evicted(self, reason: str) -> None:
+        """State left the pool (room, preload), or was lost (host_full, failed)."""
+
+    def kv_reloaded(self, seconds: float, critical: bool) -> None:
+        """State came back; `critical`: an answer waited for it."""
+
+    def kv_preload(self, result: str, size_bytes: int) -> None:
+        """What came of a preload: hit, partial, late or wasted."""
+
 
 class NoMetrics:
     """Measures nothing."""
@@ -107,4 +125,22 @@ class NoMetrics:
         pass
 
     def work_dropped(self, stage: str, reason: str) -> None:
+        pass
+
+    def gave_way(self, stage: str) -> None:
+        pass
+
+    def overload_step(self, step: str) -> None:
+        pass
+
+    def kv_blocks(self, state: str, blocks: int) -> None:
+        pass
+
+    def kv_evicted(self, reason: str) -> None:
+        pass
+
+    def kv_reloaded(self, seconds: float, critical: bool) -> None:
+        pass
+
+    def kv_preload(self, result: str, size_bytes: int) -> None:
         pass

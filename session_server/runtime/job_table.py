@@ -9,12 +9,15 @@ when the start finds no room.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from engines.base import JobKey, Stage, StepResult
+from session_server.runtime.residency_gate import StateGate
 from session_server.runtime.stage_worker import Call, Feed, Release, Start
+from session_server.runtime.state_calls import StateCall
+from session_server.scheduler.work import WorkItem
 
 
 class JobOwner(Protocol):
@@ -23,6 +26,15 @@ class JobOwner(Protocol):
     def on_result(self, stage: Stage, result: StepResult, now: int) -> None: ...
 
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None: ...
+
+
+@runtime_checkable
+class GivesWay(Protocol):
+    """An owner of speculative work, which gives up a slot that a turn needs."""
+
+    def give_way(self, key: JobKey) -> bool:
+        """End the job, if it is speculative; whether it was."""
+        ...
 
 
 class Phase(enum.Enum):
@@ -64,8 +76,9 @@ class JobTable:
         return self._held
 
     @property
-    def calls_owed(self) -> int:
-        return len(self._calls)
+    def left(self) -> dict[str, int]:
+        """What is still held, by name, for the check of integrity."""
+        return {"jobs": len(self._jobs), "slots": self._held, "calls": len(self._calls)}
 
     def get(self, key: JobKey) -> Job | None:
         return self._jobs.get(key)
@@ -91,6 +104,25 @@ class JobTable:
             self._calls.append(Feed(key, payload, last))
         else:
             job.feeds.append((payload, last))
+
+    def may_start(self, item: WorkItem, gate: StateGate) -> bool:
+        """Whether the item's job has engine state, or the gate lets it have some."""
+        job = self._jobs[JobKey(*item.key)]
+        return job.phase is not Phase.NEW or gate.may_start(item, job.job)
+
+    def make_way(self, granted: Callable[[JobKey], bool]) -> bool:
+        """End the speculative job that came last, of those that hold engine state or were `granted` room for it."""
+        for key in reversed(self.keys()):
+            job = self._jobs.get(key)
+            if job is None or not isinstance(job.owner, GivesWay):
+                continue
+            if (job.phase is not Phase.NEW or granted(key)) and job.owner.give_way(key):
+                return True
+        return False
+
+    def owe(self, call: StateCall) -> None:
+        """Let the engine do this before its next step, after what it was owed before."""
+        self._calls.append(call)
 
     def has_state(self, key: JobKey) -> bool:
         job = self._jobs.get(key)

@@ -132,6 +132,7 @@ class ResponsePipeline:
         """A turn needs the thinker's slot: a draft is given up, the answer begins at the end of turn."""
         if self.epoch is not None or self.ended:
             return False
+        self._stages.metrics.gave_way(Stage.THINKER.value)
         self._count_waste("draft")
         self.fail("the draft gave way to a turn", "inference_rate_limit_exceeded")
         return True

@@ -19,7 +19,7 @@ from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
-from session_server.runtime.job_table import GivesWay, JobOwner, JobTable
+from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
 from session_server.runtime.stage_worker import (
     Loaded,
@@ -136,7 +136,7 @@ class StageRunner:
         """The job may be advanced; replaces what was said before. Ignored while a step of it is under way."""
         key = JobKey(*item.key)
         if key in self._jobs and key not in self._in_flight:
-            if not self._jobs.has_state(key) and not self.gate.may_start(item):
+            if not self._jobs.may_start(item, self.gate):
                 self._queue.remove(key)
                 return
             self._queue.put(item, self._clock.now())
@@ -163,22 +163,9 @@ class StageRunner:
         """On the loop that the stage runs on."""
         return self._loop.call_later(delay_s, callback)
 
-    def job(self, key: JobKey) -> object | None:
-        """What was submitted under `key`."""
-        job = self._jobs.get(key)
-        return job.job if job is not None else None
-
     def make_way(self) -> bool:
         """End the speculative job that began last and holds a slot, for a turn that waits for one."""
-        for key in reversed(self._jobs.keys()):
-            job = self._jobs.get(key)
-            if job is None or not isinstance(job.owner, GivesWay):
-                continue
-            holds = self._jobs.has_state(key) or self.gate.granted(key)
-            if holds and job.owner.give_way(key):
-                self._metrics.gave_way(self.stage.value)
-                return True
-        return False
+        return self._jobs.make_way(self.gate.granted)
 
     @property
     def max_batch(self) -> int:
@@ -201,13 +188,7 @@ class StageRunner:
 
     def check_integrity(self) -> None:
         """Nothing is left. Raises AssertionError naming what is."""
-        left = {
-            "jobs": len(self._jobs),
-            "items": len(self._queue),
-            "in flight": len(self._in_flight),
-            "slots": self._jobs.held,
-            "calls": self._jobs.calls_owed,
-        }
+        left = {"items": len(self._queue), "in flight": len(self._in_flight), **self._jobs.left}
         found = {name: count for name, count in left.items() if count}
         if found:
             raise AssertionError(f"stage {self.stage.value} still holds {found}")

@@ -24,6 +24,7 @@ from engines.base import (
 )
 from session_server.clock import Clock
 from session_server.errors import SessionServerError
+from session_server.runtime.state_calls import MovedState, StateCall, carry_out, state_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Release:
     key: JobKey
 
 
-Call = Start | Feed | Release
+Call = Start | Feed | Release | StateCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,16 @@ class Plan:
 @dataclass(slots=True)
 class Outcome:
     """What came of a plan. `no_room` and `refused` are jobs that did not start; `fault` names what was thrown.
-    `step_ns` is the length of the step alone."""
+    `step_ns` is the length of the step alone. `moved`: states that were exported or imported; `sizes`: bytes that a
+    session's state holds after a job of it was released."""
 
     results: list[StepResult] = field(default_factory=list)
     no_room: list[JobKey] = field(default_factory=list)
     refused: list[tuple[JobKey, str]] = field(default_factory=list)
     fault: str | None = None
     step_ns: int = 0
+    moved: list[MovedState] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,9 @@ class ThreadWorker:
                         engine.feed(key, payload, last)
                 case Release(key):
                     engine.release(key)
+                    outcome.sizes |= state_bytes(engine, key.session)
+                case _:
+                    outcome.moved += carry_out(engine, call)
         return failed
 
     def _close(self) -> None:

@@ -45,6 +45,12 @@ class Warming:
         if job is not None:
             self._stages.runners[Stage.THINKER].release(job[0])
 
+    def give_way(self, key: JobKey) -> bool:
+        """A turn needs the slot: what was read so far stays in it."""
+        self._stages.metrics.gave_way(Stage.THINKER.value)
+        self.end(key.session)
+        return True
+
     def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
         job = self._jobs.get(result.key.session)
         if job is None or job[0] != result.key:

@@ -197,9 +197,9 @@ class Traffic:
             first = self.wants.first()
             if first is not None and entry.name == first.session:
                 continue
-            if not entry.holds and entry.ticket is None and entry.here:
-                if entry.protected_until_ns is None:
-                    return entry
+            used = entry.holds or entry.ticket is not None or entry.protected_until_ns is not None
+            if entry.here and not used:
+                return entry
         return None
 
     def _kept(self, victim: Entry, shortage: int) -> int:

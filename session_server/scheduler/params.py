@@ -25,6 +25,15 @@ class Chunking(enum.Enum):
     LEAD = "lead"
 
 
+class KvEviction(enum.Enum):
+    """Which idle engine state is moved to host memory when slots run short: NEXT_USE: the one that will be used
+    last; LRU: the one used longest ago; OFF: none is, the engine forgets what it has no slot for."""
+
+    NEXT_USE = "next_use"
+    LRU = "lru"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerParams:
     """Defaults suit the CPU stack; `serving.md` 3.1 says where they come from."""
@@ -37,7 +46,7 @@ class SchedulerParams:
     draft_cap_s: float = 1.0
     text_ahead_s: float = 4.0
     chunking: Chunking = Chunking.LEAD
-    chunk_ladder_s: tuple[float, ...] = (0.1, 0.2)
+    chunk_ladder_s: tuple[float, ...] = (0.1, 0.2, 0.4)
     prefill_tokens: int = 64
     prefill_batch: int = 1
     first_audio_s: float = 1.0
@@ -50,6 +59,13 @@ class SchedulerParams:
     audio_s_per_char_cap: float = 0.5
     audio_s_floor: float = 3.0
     silence_cap_s: float = 2.0
+    kv_eviction: KvEviction = KvEviction.NEXT_USE
+    kv_host_mb: float = 1024.0
+    kv_folder: str | None = None
+    kv_preload: bool = True
+    kv_protected_share: float = 0.25
+    kv_protect_s: float = 15.0
+    kv_link_mb_s: float = 1000.0
 
     def __post_init__(self) -> None:
         if not self.chunk_ladder_s or sorted(set(self.chunk_ladder_s)) != list(self.chunk_ladder_s):

@@ -90,6 +90,11 @@ class StageQueue:
         place = self._places.get(key)
         return place[3] if place else None
 
+    def turn_waits_for_slot(self) -> bool:
+        """An answer that somebody awaits has no slot. To be asked when steps are starved: it looks at every item."""
+        places = self._places.values()
+        return any(not item.started and item.kind < Kind.PARTIAL for *_, item in places)
+
     def next_wake(self) -> int | None:
         """When the first sleeping item may run."""
         while self._alarms and not self._is_current(self._alarms[0]):

@@ -7,6 +7,7 @@ holds a response back. Engines run on their real threads.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -49,6 +50,9 @@ class Counted(NoMetrics):
         self.first_chunks: list[FirstChunk] = []
         self.wastes: list[tuple[str, float, int]] = []
         self.batches: list[tuple[str, int]] = []
+        self.kv: Counter[str] = Counter()
+        self.steps: list[str] = []
+        self.decisions: Counter[tuple[str, str]] = Counter()
 
     def stale(self, boundary: str) -> None:
         self.stales.append(boundary)
@@ -67,6 +71,25 @@ class Counted(NoMetrics):
 
     def stage_step(self, stage: str, seconds: float, batch: int) -> None:
         self.batches.append((stage, batch))
+
+    def gave_way(self, stage: str) -> None:
+        self.kv["gave_way"] += 1
+
+    def kv_evicted(self, reason: str) -> None:
+        self.kv["evicted"] += 1
+        self.kv[reason] += 1
+
+    def kv_reloaded(self, seconds: float, critical: bool) -> None:
+        self.kv["reloaded"] += 1
+
+    def kv_preload(self, result: str, size_bytes: int) -> None:
+        self.kv[result] += 1
+
+    def overload_step(self, step: str) -> None:
+        self.steps.append(step)
+
+    def admission(self, decision: str, reason: str) -> None:
+        self.decisions[decision, reason] += 1
 
 
 def graph(
