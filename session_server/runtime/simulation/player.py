@@ -68,6 +68,7 @@ class Heard:
     def pause(self, now: int) -> None:
         if not self.paused and not self.flushed:
             self._taken_before = self.taken(now)
+            self._forget_unheard()
             self._run = None
             self.paused = True
 
@@ -83,8 +84,14 @@ class Heard:
         if not self.flushed:
             self.received, taken = self.taken(now), self.taken(now)
             self._taken_before = taken
+            self._forget_unheard()
             self._run = None
             self.flushed = self.complete = True
+
+    def _forget_unheard(self) -> None:
+        """Stopped before its first sample sounded."""
+        if not self._taken_before:
+            self.first_ns = None
 
     # -- what is asked
 

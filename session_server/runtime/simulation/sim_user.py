@@ -101,11 +101,13 @@ class SimUser:
         session.words.say(ears.position(begin), ears.position(end), text)
         ears.speak(begin, end)
 
-    def _begin_listening(self, turn: Turn, response: str) -> None:
+    def _begin_listening(self, turn: Turn, response: str, heard: Heard) -> None:
         """The first audible sample leaves the player."""
-        if self.turn is not turn or turn.ended or self.left:
+        now = self._loop.time
+        if self.turn is not turn or turn.ended or self.left or heard.first_ns != now:
             return
-        workload, rng, now = self._workload, self._rng, self._loop.time
+        turn.first_audible = now
+        workload, rng = self._workload, self._rng
         length = int(self._answer_s * NS_PER_S)
         wish, where = rng.random(), rng.random()
         if wish < self._barge_in:
@@ -217,8 +219,7 @@ class SimUser:
         assert heard.first_ns is not None
         turn = self.turn
         if turn is not None and not turn.ended and turn.response == part.response_id:
-            turn.first_audible = heard.first_ns
-            self._loop.at(heard.first_ns, self._begin_listening, turn, part.response_id)
+            self._loop.at(heard.first_ns, self._begin_listening, turn, part.response_id, heard)
         if self._network.ack_interval_ms:
             self._loop.at(heard.first_ns + QUANTUM_NS, self._acknowledge, part, heard)
 
@@ -375,7 +376,11 @@ class SimUser:
         heard = self._answers.get(response)
         if heard is None or not heard.paused:
             return
+        unheard = heard.first_ns is None
         heard.resume(now)
+        turn = self._turn_of(response)
+        if unheard and heard.first_ns is not None and turn is not None:
+            self._loop.at(heard.first_ns, self._begin_listening, turn, response, heard)
         ends = heard.ends_ns()
         if heard.complete and ends is not None:
             self._loop.at(ends, self._played_out, response, heard)

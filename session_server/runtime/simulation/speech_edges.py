@@ -145,7 +145,7 @@ class SpeechEdges:
 
 def _limits(detection: TurnDetection, params: CoreParams) -> list[int]:
     """Frames of silence at which something may be decided, rising."""
-    limits_ms = {1, params.draft_after_ms}
+    limits_ms = {params.recognise_after_ms, params.draft_after_ms}
     if detection.mode is TurnMode.SEMANTIC_VAD:
         limits_ms |= {
             params.turn_model_after_ms,
@@ -155,5 +155,5 @@ def _limits(detection: TurnDetection, params: CoreParams) -> list[int]:
         }
     else:
         limits_ms.add(detection.silence_ms)
-    frame_ms = FRAME * 1000 // INPUT_RATE
-    return sorted({-(-ms // frame_ms) for ms in limits_ms})
+    frame_ms, release_ms = FRAME * 1000 // INPUT_RATE, params.speech_release_ms
+    return sorted({1, *(max(1, -((release_ms - ms) // frame_ms)) for ms in limits_ms)})
