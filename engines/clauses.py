@@ -86,7 +86,7 @@ class ClauseSplitter:
     def __init__(
         self,
         first_min_words: int = 3,
-        first_max_words: int = 7,
+        first_max_words: int = 6,
         *,
         first_joiner_words: int = 4,
         later_min_words: int = 2,
