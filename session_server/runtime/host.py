@@ -116,10 +116,11 @@ class EngineHost:
         self._costs = CostModel()
         self._sessions: dict[str, _Session] = {}
         self._limit = SessionLimit(params.max_sessions)
-        runners = {
-            spec.stage: self._make_runner(spec, make_engine(spec, store)) for spec in graph.stages
-        }
         chunks = ChunkSizes(params)
+        runners = {
+            spec.stage: self._make_runner(spec, chunks, make_engine(spec, store))
+            for spec in graph.stages
+        }
         estimates = PathEstimates(runners, self._costs, chunks.smallest_ns)
         self._stages = Stages(graph, runners, estimates, params, clock, self._metrics, chunks)
         if Stage.CODEC in runners:
@@ -132,14 +133,14 @@ class EngineHost:
         self._gate = TurnGate(self._stages, self._costs, self._refuse)
         self._leaks: list[str] = []
 
-    def _make_runner(self, spec: StageSpec, create: Create) -> StageRunner:
+    def _make_runner(self, spec: StageSpec, chunks: ChunkSizes, create: Create) -> StageRunner:
         params = self._params
         queue = StageQueue(
             make_policy(params),
             spec.max_batch,
             prefill_batch=params.prefill_batch,
             nearly_dry_ns=params.nearly_dry_ns if params.policy is PolicyName.DEADLINE else None,
-            chunks=ChunkSizes(params) if spec.stage is Stage.CODEC else None,
+            chunks=chunks if spec.stage is Stage.CODEC else None,
         )
         make: MakeWorker = lambda report: self._make_worker(  # noqa: E731
             spec, create, report, self._clock
@@ -185,6 +186,11 @@ class EngineHost:
         """Every stage has its engine."""
         up = (RunnerState.IDLE, RunnerState.BUSY)
         return all(runner.state in up for runner in self._stages.runners.values())
+
+    @property
+    def costs(self) -> CostModel:
+        """What steps cost, as measured; a profile's figures may be put in before the first session."""
+        return self._costs
 
     @property
     def responses(self) -> int:
@@ -249,11 +255,14 @@ class EngineHost:
                 assert_never(message)
 
     def _open(self, name: str) -> None:
-        reason = self._limit.admit(name)
+        load = self._gate.session_load(len(self._limit) + 1) if self._params.admission else 0.0
+        reason = self._limit.admit(name, load)
         if reason is not None:
-            self._metrics.admission("refuse", "sessions")
-            self._deliver(SessionRefused(name, reason))
+            full = len(self._limit) >= self._params.max_sessions
+            self._metrics.admission("refuse", "sessions" if full else "session_load")
+            self._deliver(SessionRefused(name, reason, self._gate.retry_after_s()))
             return
+        self._gate.sessions_open(len(self._limit), self._clock.now())
         self._sessions.setdefault(name, _Session())
         self._metrics.admission("admit", "session")
         self._deliver(SessionOpened(name))
@@ -268,6 +277,7 @@ class EngineHost:
         self._warming.end(name)
         self.residency.closed(name)
         self._limit.leave(name)
+        self._gate.sessions_open(len(self._limit), self._clock.now())
         del self._sessions[name]
 
     def _generate(self, session: _Session, request: Generate, now: int) -> None:

@@ -63,6 +63,8 @@ class ResponsePipeline:
         self.spoken = request.spoken
         self.times = times
         self.ended = False
+        self.max_tokens: int | None = None
+        """Set before `begin`: a bound that the present load puts on the answer."""
         self.leak: str | None = None
         self._stages = stages
         self._request = request
@@ -99,12 +101,25 @@ class ResponsePipeline:
                 playhead,
             )
 
+    @property
+    def opening(self) -> bool:
+        """Its prompt is still to be read."""
+        return self._opening
+
+    @property
+    def read_tokens(self) -> int | None:
+        """Prompt tokens that had to be read; None while the answer is not whole."""
+        end = self._end
+        return None if end is None else end.prompt_tokens - end.cached_tokens
+
     # -- what the host tells
 
     def begin(self, now: int) -> None:
         """Admitted: the thinker may start."""
         self.times.admitted_ns = now
-        self._stages.runners[Stage.THINKER].submit(self._key, _think_job(self._request), self)
+        self._stages.runners[Stage.THINKER].submit(
+            self._key, _think_job(self._request, self.max_tokens), self
+        )
         self._offer_thinker(now)
 
     def adopt(self, epoch: int, turn_end_ns: int | None, now: int) -> None:
@@ -360,13 +375,14 @@ def _output_rate(stages: Stages) -> int:
     return capabilities.unit_rate if capabilities is not None else 24_000
 
 
-def _think_job(request: Generate) -> ThinkJob:
+def _think_job(request: Generate, bound: int | None) -> ThinkJob:
+    bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
     return ThinkJob(
         request.instructions,
         tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
         tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
         request.tool_choice,
         request.tool_name,
-        request.max_output_tokens,
+        min(bounds, default=None),
         request.spoken,
     )

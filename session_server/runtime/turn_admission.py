@@ -1,8 +1,8 @@
 """The gate before the thinker: responses that may start, and those that wait for load to fall.
 
-Owns who is inside (generating or playing, as far as the host knows) and who waits. A waiting turn is looked at again
-whenever a response ends, and refused when it has waited as long as it may. A waiting draft is refused nothing: it
-waits until it is adopted or dropped.
+Owns who is inside (generating or playing, as far as the host knows) and who waits, what answers cost and ask for, and
+the overload ladder. A waiting turn is looked at again whenever a response ends, and refused when it has waited as long
+as it may. A waiting draft is refused nothing: it waits until it is adopted or dropped.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from session_server.media import NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
-from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict
+from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict, retry_after_s
 from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.demand import Demand
+from session_server.scheduler.overload import OverloadLadder
 
 Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
 _CLAUSE_S = 2.0
 """A typical clause, for the talker's share."""
-_REASONS = {"cores": "all processors are busy"}
+_REASONS = {
+    "cores": "all processors are busy",
+    "first_audio": "too many answers are about to begin",
+}
 
 
 class TurnGate:
@@ -35,6 +40,9 @@ class TurnGate:
         self._costs = costs
         self._refuse = refuse
         self._rule = TurnAdmission(stages.params)
+        self._ladder = OverloadLadder(stages.params)
+        self._demand = Demand()
+        self._sessions = 0
         self._inside: set[ResponsePipeline] = set()
         self._waiting: dict[ResponsePipeline, int] = {}
         self._timer: Timer | None = None
@@ -58,8 +66,46 @@ class TurnGate:
         self._waiting.pop(response, None)
         if response in self._inside:
             self._inside.discard(response)
+            self._learn(response)
             if self._waiting:
                 self.loop.call_soon(self._look_again)
+
+    def sessions_open(self, count: int, now: int) -> None:
+        """So many sessions are open now."""
+        self._sessions = count
+        self._demand.counted(len(self._inside), count, now)
+
+    def session_load(self, sessions: int) -> float:
+        """What so many sessions take of what may be in use, most of the time; 0 where such batches were never seen."""
+        responses = self._demand.responses(sessions)
+        stages = [stage for stage in SPEECH_STAGES if stage in self._stages.runners]
+        for stage in stages:
+            batch = min(responses, self._stages.runners[stage].max_batch)
+            if not self._costs.knows(stage.value, batch):
+                return 0.0
+        return self._rule.load(responses, self._loads(responses))
+
+    def retry_after_s(self) -> int:
+        """When whoever is refused now should try again."""
+        ahead = sum(response.epoch is not None for response in self._waiting)
+        return retry_after_s(self._demand.answer_s, len(self._inside), ahead)
+
+    def _learn(self, response: ResponsePipeline) -> None:
+        self._demand.counted(len(self._inside), self._sessions, self._stages.clock.now())
+        playhead, read = response.playhead, response.read_tokens
+        if playhead is not None and read is not None:
+            self._demand.answered(playhead.generated / playhead.rate, read)
+        self._climb(self._stages.clock.now())
+
+    def _climb(self, now: int) -> None:
+        """Take the step of the overload ladder that the present load calls for."""
+        waiting = sum(response.epoch is not None for response in self._waiting)
+        load = self._rule.load(len(self._inside), self._loads(len(self._inside) + 1))
+        before = self._ladder.step
+        step = self._ladder.look(load, waiting, now)
+        self._stages.chunks.longer = self._ladder.longer_chunks
+        if step is not before:
+            self._stages.metrics.overload_step(step.label)
 
     def _look_again(self) -> None:
         self._look(self._stages.clock.now())
@@ -74,29 +120,54 @@ class TurnGate:
             if response in self._waiting:  # a refusal just told may have closed others
                 self._judge(response, now - since, now)
         turns = [since for response, since in self._waiting.items() if response.epoch is not None]
+        self._climb(now)
         if turns:
             delay = max(0, min(turns) + self._rule.wait_ns - now) / NS_PER_S
             self._timer = self.loop.call_later(delay, self._look_again)
 
     def _judge(self, response: ResponsePipeline, waited_ns: int, now: int) -> None:
-        verdict, reason = self._rule.decide(waited_ns, len(self._inside), self._loads())
-        if verdict is Verdict.DEFER or (verdict is Verdict.REFUSE and response.epoch is None):
+        verdict, reason = self._rule.decide(
+            waited_ns,
+            len(self._inside),
+            self._loads(len(self._inside) + 1),
+            self._first_audio_ns(),
+        )
+        if verdict is Verdict.REFUSE and response.epoch is None:
+            return
+        if verdict is Verdict.DEFER:
+            if not waited_ns and response.epoch is not None:
+                self._stages.metrics.admission(verdict.value, reason)
             return
         self._stages.metrics.admission(verdict.value, reason or "load")
         if verdict is Verdict.REFUSE:
+            self._ladder.refused(now)
             why = _REASONS.get(reason, f"the {reason} stage is busy")
-            self._refuse(response, f"the server cannot take another answer now: {why}")
+            hint = f"try again in {self.retry_after_s()} s"
+            self._refuse(response, f"the server cannot take another answer now: {why}; {hint}")
             return
         del self._waiting[response]
         self._inside.add(response)
+        self._demand.counted(len(self._inside), self._sessions, now)
+        response.max_tokens = self._ladder.max_tokens
         response.begin(now)
 
-    def _loads(self) -> list[StageLoad]:
-        """What a response costs each stage at the batch that one more would make, by the steps measured so far."""
+    def _first_audio_ns(self) -> int:
+        """When a turn that starts now can be expected to sound: the prompts before it, its own, then the way down."""
+        openings = sum(response.opening for response in self._inside)
+        estimates = self._stages.estimates
+        reading = int((openings + 1) * self._reading_s() * NS_PER_S)
+        return reading + estimates.path_ns(Stage.THINKER, first=True)
+
+    def _reading_s(self) -> float:
+        """How long the thinker reads what is new of a prompt."""
+        step = self._stages.params.prefill_tokens
+        step_ns = self._costs.mean_ns(Stage.THINKER.value, 1, step)
+        return step_ns / NS_PER_S * self._demand.read_tokens / step
+
+    def _loads(self, responses: int) -> list[StageLoad]:
+        """What a response costs each stage at the batch that so many make, by the steps measured so far."""
         return [
-            self._load(stage, len(self._inside) + 1)
-            for stage in SPEECH_STAGES
-            if stage in self._stages.runners
+            self._load(stage, responses) for stage in SPEECH_STAGES if stage in self._stages.runners
         ]
 
     def _load(self, stage: Stage, responses: int) -> StageLoad:
@@ -112,4 +183,5 @@ class TurnGate:
             units = max(1, int(audio_s * NS_PER_S) // unit_ns(runner))
         batch = min(responses, runner.max_batch)
         job_s = self._costs.per_job_ns(stage.value, batch, units) / NS_PER_S
-        return StageLoad(stage.value, job_s, audio_s)
+        once_s = self._reading_s() if stage is Stage.THINKER else 0.0
+        return StageLoad(stage.value, job_s, audio_s, once_s, max(1.0, self._demand.answer_s))

@@ -1,17 +1,23 @@
-"""Who is let in: sessions by an exact count, new turns by the load that they would add.
+"""Who is let in: sessions by an exact count and by the load that they will bring, new turns by the load that they add.
 
-A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, and all stages together no
-more than that share of the cores. Otherwise it waits up to half the first-audio objective, then it is refused with a
-reason; never later, when something of it was already heard. Loads are seconds of work per second of speech.
+A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, all stages together no more
+than that share of the cores, and its own first audio can be expected in time. Otherwise it waits up to half the
+first-audio objective, then it is refused with a reason and a hint when to try again; never later, when something of it
+was already heard. Whoever would be alone is let in. Every decision is one call on one thread that counts those
+already let in, so simultaneous arrivals cannot overshoot. Loads are seconds of work per second of speech.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from session_server.scheduler.params import SchedulerParams
+
+_RETRY_S = (1, 60)
+"""Shortest and longest hint."""
 
 
 class SessionLimit:
@@ -21,10 +27,17 @@ class SessionLimit:
         self._limit = limit
         self._open: set[str] = set()
 
-    def admit(self, session: str) -> str | None:
-        """None when it may come in, else the reason."""
-        if session not in self._open and len(self._open) >= self._limit:
+    def admit(self, session: str, load: float = 0.0) -> str | None:
+        """None when it may come in, else the reason. `load`: what all take of what may be in use, with this one;
+        0: unknown."""
+        if session in self._open:
+            return None
+        if len(self._open) >= self._limit:
             return f"the server is full: it holds {self._limit} sessions"
+        if self._open and load > 1:
+            return (
+                f"the server is busy: {len(self._open)} sessions are all that it can serve in time"
+            )
         self._open.add(session)
         return None
 
@@ -42,15 +55,18 @@ class SessionLimit:
 @dataclass(frozen=True, slots=True)
 class StageLoad:
     """What one response's speech costs a stage: `job_s` of a shared step for each `audio_s` of speech. A stage makes
-    batches, so its cost per response is step time over batch."""
+    batches, so its cost per response is step time over batch. `once_s` is spent once for an answer of `answer_s`: the
+    reading of its prompt."""
 
     stage: str
     job_s: float
     audio_s: float
+    once_s: float = 0.0
+    answer_s: float = 1.0
 
     def busy(self, responses: int) -> float:
         """Share of the time that the stage is busy for that many responses."""
-        return responses * self.job_s / self.audio_s
+        return responses * (self.job_s / self.audio_s + self.once_s / self.answer_s)
 
 
 class Verdict(enum.Enum):
@@ -63,16 +79,27 @@ class TurnAdmission:
     """The rule of serving page 3.1, for stages that may share cores."""
 
     def __init__(self, params: SchedulerParams) -> None:
+        self._enabled = params.admission
         self._utilisation = params.utilisation
         self._cores = params.cores
         self._wait_ns = params.first_audio_ns // 2
+        self._first_audio_limit_ns = params.first_audio_limit_ns
 
     def decide(
-        self, waited_ns: int, responses: int, loads: Iterable[StageLoad]
+        self,
+        waited_ns: int,
+        responses: int,
+        loads: Iterable[StageLoad],
+        first_audio_ns: int = 0,
     ) -> tuple[Verdict, str]:
-        """`responses` generate or play now, without the new one."""
+        """`responses` generate or play now, without the new one; `first_audio_ns`: when the new one's first audio can
+        be expected."""
+        if not self._enabled or not responses:
+            return (Verdict.ADMIT, "")
         reason = self._overload(responses + 1, loads)
-        if reason is None or not responses:
+        if reason is None and first_audio_ns > self._first_audio_limit_ns:
+            reason = "first_audio"
+        if reason is None:
             return (Verdict.ADMIT, "")
         return (Verdict.DEFER if waited_ns < self._wait_ns else Verdict.REFUSE, reason)
 
@@ -80,6 +107,11 @@ class TurnAdmission:
     def wait_ns(self) -> int:
         """How long a turn may wait before it is refused."""
         return self._wait_ns
+
+    def load(self, responses: int, loads: Iterable[StageLoad]) -> float:
+        """What so many responses take of what may be in use: 1 is the most that is let in."""
+        busy = [load.busy(responses) / self._utilisation for load in loads]
+        return max([*busy, sum(busy) / self._cores])
 
     def _overload(self, responses: int, loads: Iterable[StageLoad]) -> str | None:
         total = 0.0
@@ -89,3 +121,9 @@ class TurnAdmission:
             if busy > self._utilisation:
                 return load.stage
         return "cores" if total > self._utilisation * self._cores else None
+
+
+def retry_after_s(answer_s: float, responses: int, ahead: int) -> int:
+    """When to try again: answers of `answer_s` end one after the other, and `ahead` wait before whoever asks."""
+    seconds = math.ceil(answer_s * (ahead + 1) / max(1, responses))
+    return min(max(_RETRY_S[0], seconds), _RETRY_S[1])

@@ -22,6 +22,8 @@ class ChunkSizes:
     def __init__(self, params: SchedulerParams) -> None:
         self._fixed = params.chunking is Chunking.FIXED
         self._ladder = tuple(int(step * NS_PER_S) for step in params.chunk_ladder_s)
+        self.longer = False
+        """Under overload: the margin of one step is given up for a larger chunk, which costs less for each second."""
 
     @property
     def fixed(self) -> bool:
@@ -38,7 +40,7 @@ class ChunkSizes:
         if first:
             second = making(self._ladder[0])
             return next((size for size in self._ladder if size >= second), self._ladder[-1])
-        left_ns = slack_ns - making(self._ladder[0])
+        left_ns = slack_ns - (0 if self.longer else making(self._ladder[0]))
         for size in reversed(self._ladder):
             if making(size) <= left_ns:
                 return size

@@ -60,6 +60,11 @@ class CostModel:
         cost = self._find(stage, batch, units)
         return 0.0 if cost is None else cost.mean / cost.batch
 
+    def knows(self, stage: str, batch: int) -> bool:
+        """Whether a step of about so many jobs (half to twice) was seen."""
+        costs = self._costs.get(stage, {})
+        return any(abs(size - bucket(batch)) <= 1 for size, _ in costs)
+
     def p90_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
         cost = self._find(stage, batch, units)
         return prior_ns if cost is None else int(cost.p90)

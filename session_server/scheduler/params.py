@@ -59,6 +59,11 @@ class SchedulerParams:
     audio_s_per_char_cap: float = 0.5
     audio_s_floor: float = 3.0
     silence_cap_s: float = 2.0
+    admission: bool = True
+    first_audio_limit_s: float = 2.0
+    longer_chunks_at: float = 0.7
+    shorter_answers_at: float = 0.85
+    overload_max_tokens: int = 0
     kv_eviction: KvEviction = KvEviction.NEXT_USE
     kv_host_mb: float = 1024.0
     kv_folder: str | None = None
@@ -84,6 +89,10 @@ class SchedulerParams:
     @property
     def first_audio_ns(self) -> int:
         return int(self.first_audio_s * NS_PER_S)
+
+    @property
+    def first_audio_limit_ns(self) -> int:
+        return int(self.first_audio_limit_s * NS_PER_S)
 
     @property
     def nearly_dry_ns(self) -> int:

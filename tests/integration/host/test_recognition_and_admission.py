@@ -166,6 +166,7 @@ async def test_a_turn_that_would_overload_a_stage_waits_then_is_refused(open_ben
     bench = await open_bench(
         {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
     )
+    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
     bench.ask("first", "Tell me a long story", session="a")
     await bench.until(lambda: bool(bench.chunks("first")))
     bench.ask("second", session="b")
@@ -185,6 +186,7 @@ async def test_a_waiting_turn_is_let_in_when_another_ends(open_bench):
     bench = await open_bench(
         {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
     )
+    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
     bench.ask("first", "Tell me a long story", session="a")
     await bench.until(lambda: bool(bench.chunks("first")))
     bench.ask("second", session="b")
@@ -202,6 +204,7 @@ async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(ope
     bench = await open_bench(
         {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
     )
+    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
     bench.ask("first", "Tell me a long story", session="a")
     await bench.until(lambda: bool(bench.chunks("first")))
     bench.ask("dropped", session="b", epoch=None)
@@ -215,3 +218,44 @@ async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(ope
     assert isinstance(bench.end("draft"), Failed)
     assert not bench.of("dropped")
     await bench.close("a", "b")
+
+
+@pytest.mark.asyncio
+async def test_a_refusal_says_when_to_try_again_and_the_ladder_is_reported(open_bench):
+    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
+    bench = await open_bench(
+        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
+    )
+    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
+    bench.ask("first", "Tell me a long story", session="a")
+    await bench.until(lambda: bool(bench.chunks("first")))
+    bench.ask("second", session="b")
+    await bench.ended("second")
+    assert "try again in" in bench.end("second").message
+    decisions = {decision for decision, _ in bench.metrics.decisions}
+    assert {"defer", "refuse", "admit"} <= decisions
+    bench.ask("third", session="b")
+    await bench.ended("third")
+    assert "defer" in bench.metrics.steps
+    assert bench.metrics.steps[-1] == "refuse"
+    await bench.close("a", "b")
+
+
+@pytest.mark.asyncio
+async def test_three_times_the_sessions_are_refused_by_what_steps_cost(open_bench):
+    """Costs known from a profile: a burst of sessions fills the server to its load and not beyond."""
+    bench = await open_bench(params=SchedulerParams(max_sessions=1000, cores=100, utilisation=0.9))
+    for stage in ("thinker", "talker", "codec", "vocoder"):
+        for batch in (1, 2, 4, 8):
+            bench.host.costs.observe(stage, batch, 1, int((0.005 + 0.002 * batch) * NS_PER_S))
+    names = [f"s{i}" for i in range(300)]
+    bench.post(*(OpenSession(name) for name in names))
+    opened = sum(isinstance(m, SessionOpened) for m in bench.got)
+    refused = [m for m in bench.got if isinstance(m, SessionRefused)]
+    assert 1 < opened < 200
+    assert len(refused) == 300 - opened
+    assert all("busy" in m.reason and m.retry_after_s >= 1 for m in refused)
+    assert bench.metrics.decisions["refuse", "session_load"] == len(refused)
+    bench.post(CloseSession("s0"), OpenSession("again"), OpenSession("too many"))
+    assert sum(isinstance(m, SessionOpened) for m in bench.got) == opened + 1
+    await bench.close(*names, "again", "too many")

@@ -1,0 +1,161 @@
+"""Admission, demand and the overload ladder: who is let in, what is predicted, what is given up first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from session_server.media import NS_PER_S
+from session_server.scheduler.admission import (
+    SessionLimit,
+    StageLoad,
+    TurnAdmission,
+    Verdict,
+    retry_after_s,
+)
+from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.demand import Demand
+from session_server.scheduler.overload import OverloadLadder, OverloadStep
+from session_server.scheduler.params import SchedulerParams
+
+pytestmark = pytest.mark.unit
+
+S = NS_PER_S
+
+
+def test_a_session_beyond_the_predicted_load_is_told_that_the_server_is_busy():
+    limit = SessionLimit(100)
+    assert limit.admit("a", load=5.0) is None, "whoever is alone is let in"
+    assert "busy" in (limit.admit("b", load=1.01) or "")
+    assert limit.admit("b", load=0.99) is None
+    assert limit.admit("b", load=9.0) is None, "it is in already"
+
+
+@given(
+    arrivals=st.lists(st.integers(0, 60), max_size=200),
+    capacity=st.integers(1, 20),
+    each=st.floats(0, 0.5),
+)
+def test_a_burst_of_arrivals_never_overshoots(arrivals, capacity, each):
+    limit = SessionLimit(capacity)
+    for name in arrivals:
+        limit.admit(str(name), (len(limit) + 1) * each)
+    assert len(limit) <= capacity
+    assert len(limit) <= 1 or len(limit) * each <= 1
+
+
+@given(job_s=st.floats(0.001, 0.2), cores=st.floats(0.5, 8), burst=st.integers(1, 200))
+def test_turns_at_once_are_let_in_up_to_the_load_and_no_further(job_s, cores, burst):
+    rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=cores))
+    loads = [StageLoad("codec", job_s, 1.0), StageLoad("talker", job_s / 2, 1.0)]
+    inside = 0
+    for _ in range(burst):
+        inside += rule.decide(0, inside, loads)[0] is Verdict.ADMIT
+    assert inside == 1 or rule.load(inside, loads) <= 1 + 1e-9
+    assert inside == burst or rule.load(inside + 1, loads) > 1 - 1e-9
+
+
+def test_reading_prompts_counts_as_load():
+    rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=100))
+    decoding = StageLoad("thinker", 0.01, 1.0)
+    reading = StageLoad("thinker", 0.01, 1.0, once_s=0.5, answer_s=5.0)
+    assert rule.decide(0, 20, [decoding])[0] is Verdict.ADMIT
+    assert rule.decide(0, 20, [reading]) == (Verdict.DEFER, "thinker")
+
+
+def test_a_turn_whose_first_audio_would_come_too_late_waits_then_is_refused():
+    rule = TurnAdmission(SchedulerParams(first_audio_s=1.0, first_audio_limit_s=2.0))
+    assert rule.decide(0, 3, [], 2 * S) == (Verdict.ADMIT, "")
+    assert rule.decide(0, 3, [], 2 * S + 1) == (Verdict.DEFER, "first_audio")
+    assert rule.decide(S // 2, 3, [], 3 * S) == (Verdict.REFUSE, "first_audio")
+    assert rule.decide(0, 0, [], 3 * S)[0] is Verdict.ADMIT
+
+
+def test_with_admission_off_everybody_comes_in():
+    rule = TurnAdmission(SchedulerParams(admission=False))
+    assert rule.decide(9 * S, 99, [StageLoad("codec", 1.0, 1.0)], 99 * S)[0] is Verdict.ADMIT
+
+
+def test_hints_grow_with_the_queue_and_stay_in_bounds():
+    hints = [retry_after_s(6.0, 3, ahead) for ahead in range(5)]
+    assert hints == sorted(hints)
+    assert hints[0] == 2
+    assert retry_after_s(0.0, 5, 0) == 1
+    assert retry_after_s(1000.0, 1, 50) == 60
+
+
+def test_duty_follows_what_sessions_do():
+    demand = Demand()
+    now = 0
+    for _ in range(60):
+        demand.counted(2, 10, now)
+        now += 10 * S
+    assert demand.duty == pytest.approx(0.2, abs=0.01)
+    assert demand.responses(10) == 4
+    assert demand.responses(1000) < 250
+
+
+def test_answers_teach_their_length_and_their_reading():
+    demand = Demand()
+    for _ in range(100):
+        demand.answered(3.0, 200)
+    demand.answered(0.0, 10_000)
+    assert demand.answer_s == pytest.approx(3.0, rel=0.01)
+    assert demand.read_tokens == pytest.approx(200, rel=0.01)
+
+
+def test_the_ladder_is_climbed_in_order_and_left_with_hysteresis():
+    ladder = OverloadLadder(SchedulerParams(overload_max_tokens=40))
+    steps = [ladder.look(load, 0, 0) for load in (0.5, 0.7, 0.85, 0.8, 0.7, 0.62, 0.5)]
+    assert steps == [
+        OverloadStep.NONE,
+        OverloadStep.LONGER_CHUNKS,
+        OverloadStep.SHORTER_ANSWERS,
+        OverloadStep.SHORTER_ANSWERS,
+        OverloadStep.LONGER_CHUNKS,
+        OverloadStep.LONGER_CHUNKS,
+        OverloadStep.NONE,
+    ]
+    assert ladder.look(0.5, 1, 0) is OverloadStep.DEFER
+    ladder.refused(0)
+    assert ladder.look(0.5, 0, 4 * S) is OverloadStep.REFUSE
+    assert ladder.look(0.5, 0, 6 * S) is OverloadStep.NONE
+
+
+def test_answers_are_shortened_only_where_that_is_allowed():
+    allowed = OverloadLadder(SchedulerParams(overload_max_tokens=40))
+    never = OverloadLadder(SchedulerParams())
+    for ladder in (allowed, never):
+        ladder.look(0.75, 0, 0)
+        assert ladder.longer_chunks
+        assert ladder.max_tokens is None
+        ladder.look(0.9, 0, 0)
+    assert allowed.max_tokens == 40
+    assert never.max_tokens is None
+
+
+def test_longer_chunks_give_up_the_margin_but_not_the_deadline():
+    chunks = ChunkSizes(SchedulerParams(chunk_ladder_s=(0.1, 0.2, 0.4)))
+    making = lambda audio_ns: audio_ns  # noqa: E731
+    slack = 3 * S // 10
+    assert chunks.size_ns(slack, False, making) == S // 5
+    slack = S // 4
+    assert chunks.size_ns(slack, False, making) == S // 10
+    chunks.longer = True
+    assert chunks.size_ns(slack, False, making) == S // 5
+    assert chunks.size_ns(0, False, making) == S // 10
+
+
+def test_batches_far_from_what_was_seen_are_unknown():
+    costs = CostModel()
+    assert not costs.knows("talker", 1)
+    costs.observe("talker", 4, 1, S)
+    assert [costs.knows("talker", batch) for batch in (1, 2, 4, 8, 9, 32)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
