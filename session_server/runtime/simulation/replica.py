@@ -142,6 +142,7 @@ class Replica:
         self._new_id = SequentialIds()
         self._sessions: dict[str, SimSession] = {}
         self._opened = 0
+        self._receiver: Callable[[ToSession], None] | None = None
         self._observe = observe
         self._devices: dict[str, SharedDevice] = {}
         self._settings = _settings(spec)
@@ -204,7 +205,19 @@ class Replica:
         self.workers[spec.stage] = worker
         return worker
 
+    @property
+    def handover_ns(self) -> int:
+        """From a session to the host's stages."""
+        return int(self._profile.handover_ms * NS_PER_MS)
+
+    def take_messages(self, receiver: Callable[[ToSession], None]) -> None:
+        """Let somebody else than the sessions have what the host says."""
+        self._receiver = receiver
+
     def _deliver(self, message: ToSession) -> None:
+        if self._receiver is not None:
+            self._receiver(message)
+            return
         session = self._sessions.get(message.session)
         if session is not None:
             session.deliver(message)
@@ -245,7 +258,7 @@ class Replica:
         )  # fmt: skip
         session = SimSession(
             name, self.loop, self.host.post, user, self._settings, self._core, self._new_id,
-            Path(spec.network, rng), user.uplink, int(profile.handover_ms * NS_PER_MS), self._observe,
+            Path(spec.network, rng), user.uplink, self.handover_ns, self._observe,
         )  # fmt: skip
         user.session = session
         self._sessions[name] = session
