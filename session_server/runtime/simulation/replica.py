@@ -30,10 +30,11 @@ from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.host import EngineHost
 from session_server.runtime.host_metrics import NoMetrics
 from session_server.runtime.messages import OpenSession, ToSession
+from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.records import Records
-from session_server.runtime.simulation.sim_session import Observer, SimSession
+from session_server.runtime.simulation.sim_session import SimSession
 from session_server.runtime.simulation.sim_user import SimUser
 from session_server.runtime.simulation.spec import SimulationSpec, Workload
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
@@ -127,7 +128,7 @@ class Replica:
         profile: Profile,
         number: int,
         sessions: int,
-        observe: Observer | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.loop = VirtualLoop()
         self.records = Records()
@@ -143,7 +144,7 @@ class Replica:
         self._sessions: dict[str, SimSession] = {}
         self._opened = 0
         self._receiver: Callable[[ToSession], None] | None = None
-        self._observe = observe
+        self._recorder = recorder
         self._devices: dict[str, SharedDevice] = {}
         self._settings = _settings(spec)
         self._core = _core_params(spec, self.params)
@@ -258,7 +259,7 @@ class Replica:
         )  # fmt: skip
         session = SimSession(
             name, self.loop, self.host.post, user, self._settings, self._core, self._new_id,
-            Path(spec.network, rng), user.uplink, self.handover_ns, self._observe,
+            Path(spec.network, rng), user.uplink, self.handover_ns, self._recorder,
         )  # fmt: skip
         user.session = session
         self._sessions[name] = session

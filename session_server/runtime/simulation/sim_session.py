@@ -18,6 +18,7 @@ from session_server.ids import NewId
 from session_server.media import INPUT_RATE
 from session_server.runtime import messages, seam
 from session_server.runtime.input_audio import InputAudio
+from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
@@ -55,9 +56,6 @@ class Words:
         return f"{max(0, end - start) / INPUT_RATE:.3f} {text}".encode()
 
 
-Observer = Callable[[str, events.Event | actions.Action, int], None]
-
-
 class SimSession:
     """A session of the server. `down`: its way to the client. `handover_ns`: before work reaches the host's stages."""
 
@@ -73,9 +71,12 @@ class SimSession:
         down: Path,
         up: Path,
         handover_ns: int,
-        observe: Observer | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.name = name
+        if recorder is not None:
+            recorder.head(name, settings, params, loop.time)
+            new_id = recorder.ids(name, new_id)
         self.core = Session(settings, params, new_id, loop.time)
         self.words = Words()
         self.decided: int | None = None
@@ -86,7 +87,7 @@ class SimSession:
         self._client = client
         self._down = down
         self._handover_ns = handover_ns
-        self._observe = observe
+        self._recorder = recorder
         self._inbox: deque[events.Event] = deque()
         self._busy = False
         self._alarm: Alarm | None = None
@@ -130,16 +131,16 @@ class SimSession:
         core, inbox, now = self.core, self._inbox, self._loop.time
         while inbox:
             event = inbox.popleft()
-            if self._observe is not None:
-                self._observe(self.name, event, now)
+            if self._recorder is not None:
+                self._recorder.event(self.name, event, now)
             for action in core.handle(event, now):
                 self._perform(action, now)
         self._busy = False
         self._arm()
 
     def _perform(self, action: actions.Action, now: int) -> None:
-        if self._observe is not None:
-            self._observe(self.name, action, now)
+        if self._recorder is not None:
+            self._recorder.action(self.name, action, now)
         if isinstance(action, actions.SendAudio):
             samples = len(action.pcm) // 2
             end = action.start_sample + samples
@@ -183,6 +184,8 @@ class SimSession:
             return
         if deadline <= now:
             self.ears.catch_up()
+            if self._recorder is not None:
+                self._recorder.deadline(self.name, now)
             self._busy = True
             for action in self.core.on_deadline(now):
                 self._perform(action, now)
