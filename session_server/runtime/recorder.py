@@ -98,6 +98,17 @@ class Recorder:
 
         return drawn
 
+    def step(
+        self, session: str, event: events.Event | None, found: list[actions.Action], now: int
+    ) -> None:
+        """An event (None: a deadline) and all that the core made of it."""
+        if event is None:
+            self.deadline(session, now)
+        else:
+            self.event(session, event, now)
+        for action in found:
+            self.action(session, action, now)
+
     def event(self, session: str, event: events.Event, now: int) -> None:
         audio = 0
         if isinstance(event, events.AudioGenerated):

@@ -41,6 +41,7 @@ from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.ears import Ears
 from session_server.runtime.messages import CloseSession, ToHost, ToSession
+from session_server.runtime.recorder import Recorder
 from session_server.runtime.recordings import keep_recordings
 from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
@@ -68,6 +69,7 @@ class SessionServices:
     post: Callable[[ToHost], None]
     make_vad: Callable[[], VoiceActivity]
     make_echo_guard: Callable[[], EchoGuard | None]
+    recorder: Recorder | None = None
 
 
 class SessionTask:
@@ -87,12 +89,12 @@ class SessionTask:
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._config = config
-        self._core = Session(
-            intents.core_settings(config, services.rules.voices),
-            services.params,
-            services.new_id,
-            now,
-        )
+        chosen = intents.core_settings(config, services.rules.voices)
+        new_id = services.new_id
+        if services.recorder is not None:
+            services.recorder.head(session_id, chosen, services.params, now)
+            new_id = services.recorder.ids(session_id, new_id)
+        self._core = Session(chosen, services.params, new_id, now)
         life_ms = services.params.max_session_ms
         expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
         self._speller = Speller(services.new_id, session_id, model, expires_at, config)
@@ -262,10 +264,18 @@ class SessionTask:
         if isinstance(event, events.SpeechProbability):
             self._timing.hearing(event, now)
         try:
-            for action in self._core.handle(event, now):
+            for action in self._recorded(event, self._core.handle(event, now), now):
                 self._perform(action, now)
         except Exception:
             self._crash(f"{type(event).__name__} could not be handled")
+
+    def _recorded(
+        self, event: events.Event | None, found: list[actions.Action], now: int
+    ) -> list[actions.Action]:
+        recorder = self._services.recorder
+        if recorder is not None:
+            recorder.step(self.session_id, event, found, now)
+        return found
 
     def _perform(self, action: actions.Action, now: int) -> None:
         match action:
@@ -342,7 +352,7 @@ class SessionTask:
             return
         now = self._services.clock.now()
         try:
-            for action in self._core.on_deadline(now):
+            for action in self._recorded(None, self._core.on_deadline(now), now):
                 self._perform(action, now)
         except Exception:
             self._crash("a deadline could not be handled")
