@@ -14,6 +14,7 @@ from session_server.scheduler.residency_events import (
     Action,
     Drop,
     Evicted,
+    EvictionOrder,
     EvictionReason,
     Load,
     Offload,
@@ -155,14 +156,20 @@ class Traffic:
         """Move out a piece of whoever goes first, when somebody lacks room. True: something is free at once."""
         if self._under_way(outward=True) is not None:
             return False
-        shortage, reason = self._shortage()
-        if shortage <= 0:
+        shortage, reason, wanting = self._shortage()
+        if shortage <= 0 or wanting is None:
             return False
         victim = self.leavers.first()
         if victim is None and reason is EvictionReason.ROOM:
             victim = self._last_waiting()
         if victim is None:
             return False
+        if reason is EvictionReason.PRELOAD and not self._is_used_later(victim, wanting):
+            return False
+        if self.preloads.pop(victim.name, "") is None:  # what it had reserved may be enough
+            self.pool.resize(victim, self._params.blocks(victim.here))
+            self.leavers.offer(victim)
+            return True
         self.waste(victim)
         keep = self._kept(victim, shortage)
         tokens = victim.here - keep
@@ -176,19 +183,26 @@ class Traffic:
         self.actions.append(Offload(ticket, victim.name, keep, tokens, size))
         return False
 
-    def _shortage(self) -> tuple[int, EvictionReason]:
+    def _is_used_later(self, victim: Entry, other: Entry) -> bool:
+        lru = self._params.order is EvictionOrder.LRU
+        later = lru or self._next_use.order(victim) < self._next_use.order(other)
+        return later and victim is not other
+
+    def _shortage(self) -> tuple[int, EvictionReason, Entry | None]:
+        """Blocks that the first in need lacks, why, and who that is."""
         want = self.wants.first()
         while want is not None:
             entry = self.pool.entries[want.session]
             if entry.ticket is None or not entry.outward:
-                return self.need(entry, want) - self.pool.free, EvictionReason.ROOM
+                return self.need(entry, want) - self.pool.free, EvictionReason.ROOM, entry
             want = self.wants.behind(want)
         if self._under_way(outward=False) is None:
             for name in self.preloads:
                 entry = self.pool.entries[name]
                 if entry.ticket is None:  # in the order of loading: the others wait for it
-                    return self._preload_lacks(entry) - self.pool.free, EvictionReason.PRELOAD
-        return 0, EvictionReason.ROOM
+                    lacks = self._preload_lacks(entry) - self.pool.free
+                    return lacks, EvictionReason.PRELOAD, entry
+        return 0, EvictionReason.ROOM, None
 
     def _last_waiting(self) -> Entry | None:
         """Work that waits keeps its state from all but the work before it, else the two might wait for each other."""
@@ -233,6 +247,7 @@ class Traffic:
 
     def lose(self, entry: Entry, keep: int, reason: EvictionReason) -> None:
         """Only the first `keep` tokens of the state are kept."""
+        self.preloads.pop(entry.name, None)
         lost = self.pool.cut(entry, keep)
         if lost:
             size = lost * self._params.bytes_per_token

@@ -32,6 +32,8 @@ class NextUse:
 
     def at_ns(self, entry: Entry) -> int:
         """The instant of the next use."""
+        if entry.speech_since_ns is not None:
+            return entry.speech_since_ns + self._speech(entry)
         reply = self._reply_ns if entry.reply_ns is None else entry.reply_ns
         return max(entry.play_until_ns or 0, entry.last_used_ns) + int(reply)
 
@@ -41,9 +43,11 @@ class NextUse:
 
     def until_wanted_ns(self, entry: Entry, now: int) -> int:
         """How long the thinker will leave a session alone whose user began to speak."""
-        speech = self._speech_ns if entry.speech_ns is None else entry.speech_ns
         since = now if entry.speech_since_ns is None else entry.speech_since_ns
-        return max(0, since + int(speech) - now)
+        return max(0, since + self._speech(entry) - now)
+
+    def _speech(self, entry: Entry) -> int:
+        return int(self._speech_ns if entry.speech_ns is None else entry.speech_ns)
 
     def used(self, entry: Entry, now: int) -> None:
         """The state is wanted for a turn or its draft: learn from it."""

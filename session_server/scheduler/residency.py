@@ -8,7 +8,8 @@ Rules
   farthest next use first, its suffix before its prefix. State that is held, waited for, protected or moving stays.
 * Speech protects the session's state and preloads what is missing, prefix first, as far as the transfer can be hidden
   before the thinker wants it. Both end when the state is used, when the speech is dismissed, or by time. Protected
-  state is bounded. A preload is cancelled between two pieces; what it brought stays until it is evicted.
+  state is bounded; beyond the bound only the early next use speaks for a session, and its preload takes no room from
+  whoever is wanted sooner. A preload is cancelled between two pieces; what it brought stays until it is evicted.
 * Waiting work is served by rank, order, arrival; work whose room is there does not wait for others of its rank.
 * What host memory cannot hold is lost, farthest next use first; its tokens have to be read again.
 
@@ -250,8 +251,8 @@ class Residency:
         entry.speech_since_ns = now
         if not self.params.preload or not entry.tokens or entry.holds or entry.wants:
             return
-        if not self._pool.protect(entry, now + self.params.protect_ns):
-            return
+        self._pool.protect(entry, now + self.params.protect_ns)  # or not: the share is used up
+        self._traffic.leavers.offer(entry)
         target = self._hideable(entry, now)
         if target > entry.here:
             if entry.preload is None:

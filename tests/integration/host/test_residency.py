@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,11 @@ def store(tmp_path_factory) -> ModelStore:
 class Talks:
     """Conversations whose every turn repeats all that was said before."""
 
-    def __init__(self, bench) -> None:
+    def __init__(self, bench, sessions=SESSIONS) -> None:
         self.bench = bench
-        self.history: dict[str, list[PromptMessage]] = {name: [] for name in SESSIONS}
-        bench.post(*(OpenSession(name) for name in SESSIONS))
+        self.sessions = sessions
+        self.history: dict[str, list[PromptMessage]] = {name: [] for name in sessions}
+        bench.post(*(OpenSession(name) for name in sessions))
 
     def ask(self, session: str, turn: int, epoch: int | None = 1) -> str:
         response = f"{session}-{turn}"
@@ -54,7 +56,7 @@ class Talks:
         return response
 
     async def turn(self, number: int) -> None:
-        asked = {name: self.ask(name, number) for name in SESSIONS}
+        asked = {name: self.ask(name, number) for name in self.sessions}
         await self.bench.ended(*asked.values())
         for name, response in asked.items():
             assert not isinstance(self.bench.end(response), Failed), self.bench.end(response)
@@ -73,11 +75,13 @@ def kept(folder: Path) -> list[Path]:
     return list(folder.rglob("*.kv"))
 
 
-async def converse(open_bench, replace_engine, store, slots, params, warm=False):
+async def converse(
+    open_bench, replace_engine, store, slots, params, warm=False, sessions=SESSIONS, turns=3
+):
     engine = ThinkerEngine(store, slots=slots, context=512, prefix_bytes=0)
     bench = await open_bench(make=replace_engine(Stage.THINKER, lambda: engine), params=params)
-    talks = Talks(bench)
-    for number in range(3):
+    talks = Talks(bench, sessions)
+    for number in range(turns):
         if warm and number:
             for name in SESSIONS:
                 talks.warm(name)
@@ -113,6 +117,27 @@ async def test_answers_are_the_same_with_two_slots_as_with_eight(
     assert not kept(tmp_path)
     assert not any(slot.tokens for slot in engine._table.slots), "a closed session's state is kept"
     await roomy.close(*SESSIONS)
+
+
+@pytest.mark.models
+@pytest.mark.asyncio
+async def test_the_real_thinker_says_the_same_with_two_slots_as_with_four(
+    open_bench, replace_engine
+):
+    root = os.environ.get("SESSION_SERVER_MODELS")
+    if not root or (models := ModelStore(Path(root))).missing():
+        pytest.skip("SESSION_SERVER_MODELS does not name a folder with all models")
+    said = []
+    for slots, order in ((4, KvEviction.OFF), (2, KvEviction.NEXT_USE)):
+        params = SchedulerParams(kv_eviction=order)
+        bench, _, lines, _ = await converse(
+            open_bench, replace_engine, models, slots, params, sessions=SESSIONS[:3], turns=2
+        )
+        said.append(lines)
+        await bench.close(*SESSIONS[:3])
+    assert bench.metrics.kv["evicted"] > 0
+    assert all(len(line) > 3 for lines in said[0].values() for line in lines)
+    assert said[0] == said[1]
 
 
 @pytest.mark.asyncio
