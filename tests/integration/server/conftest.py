@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from session_server.config import load
+from session_server.observability.catalogue import PREFIX
 from session_server.runtime.loop import loop_factory
 from session_server.runtime.server import Server
 
@@ -61,8 +62,20 @@ async def _serving(
         yield server
         await until(lambda: len(server.registry) == 0)
         await until_intact(server)
+        assert not should_be_zero(server)
     finally:
         await server.stop()
+
+
+def should_be_zero(server: Server) -> list[str]:
+    """Lines of the metrics page that say that something was stuck, or measured under an unknown name."""
+    page = server.metrics.render().decode()
+    return [
+        line
+        for line in page.splitlines()
+        if line.startswith((f"{PREFIX}_stuck_sessions_total", f"{PREFIX}_unknown_counts_total"))
+        and not line.endswith(" 0.0")
+    ]
 
 
 async def until_intact(server: Server) -> None:

@@ -280,8 +280,8 @@ async def test_a_cough_does_not_stop_the_answer_and_loses_nothing(serve: OpenSer
 async def test_bursts_of_noise_do_not_starve_the_answer(serve: OpenServer):
     async with serve({"asr": {"loud": 2.0}}) as server, calling(server.address.ws) as caller:
         await caller.detect(SEMANTIC)
-        name = await talk(caller, 3)
-        await caller.speak(*(speech(0.3, seed) + silence(0.45) for seed in range(4)))
+        name = await talk(caller, 2.4)
+        await caller.speak(*(speech(0.3, seed) + silence(0.45) for seed in range(3)))
         assert (await caller.ended(name))["status"] == "completed"
         assert verify(caller.pcm(name), name).complete
         caller.assert_lawful()
@@ -294,9 +294,9 @@ async def test_interrupt_response_false_lets_the_answer_end_and_queues_one(serve
         calling(server.address.ws) as caller,
     ):
         await caller.detect({**SERVER, "interrupt_response": False})
-        name = await talk(caller, 3.5)
+        name = await talk(caller, 3)
         start = len(caller.events)
-        await caller.speak(speech(0.4), silence(0.65), speech(0.4, 2), silence(0.65))
+        await caller.speak(speech(0.35), silence(0.5), speech(0.35, 2), silence(0.5))
         assert len(caller.of("input_audio_buffer.committed", start)) == 2
         assert caller.of("response.created", start) == [], "the first one still runs"
         assert (await caller.ended(name))["status"] == "completed"
