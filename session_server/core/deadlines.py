@@ -24,6 +24,8 @@ class Timer(enum.Enum):
     SETTLE = "settle"
     ACK_SILENCE = "ack_silence"
 
+    __hash__ = object.__hash__  # members are single: a deadline is set with every piece of audio
+
 
 Key = tuple[Timer, str]
 

@@ -33,6 +33,8 @@ class TurnState(enum.Enum):
     TALKED_OVER_TRAILING = "talked_over_trailing"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__  # members are single, and looked up with every event
+
 
 class TurnEvent(enum.Enum):
     SPEECH_STARTED = "speech_started"

@@ -11,7 +11,6 @@ recognitions apart (they are dropped or adopted instead).
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
 from session_server.scheduler.policy import Band, Bands, Doors, Policy
@@ -155,7 +154,7 @@ class StageQueue:
         while (at := self.next_wake()) is not None and at <= now:
             key = heapq.heappop(self._alarms)[2]
             item = self._asleep.pop(key)
-            self._place(replace(item, not_before_ns=0))
+            self._place(item)
             if item.kind < Kind.PARTIAL:
                 self._ages[key] = None
 
