@@ -114,6 +114,7 @@ class CoreParams:
     speech_release_ms: int = 40
     # interruption
     duck_ms: int = 200
+    words_after_ms: int = 480
     commit_ms: int = 800
     server_vad_commit_ms: int = 250
     refractory_ms: int = 300
@@ -124,8 +125,8 @@ class CoreParams:
     """Longest silence during which the words of speech over an answer are awaited."""
     backchannel_words: frozenset[str] = frozenset(
         {
-            "ah", "aha", "alright", "cool", "exactly", "gotcha", "great", "hm", "hmm", "huh", "mhm",
-            "mm", "mmhm", "mmm", "nice", "oh", "ok", "okay", "right", "sure", "uh", "uhhuh", "uhhu",
+            "ah", "aha", "alright", "cool", "exactly", "gotcha", "great", "hm", "hmm", "huh", "i", "mhm",
+            "mm", "mmhm", "mmm", "nice", "oh", "ok", "okay", "right", "see", "sure", "uh", "uhhuh", "uhhu",
             "um", "wow", "yeah", "yep", "yes", "yup",
         }
     )  # fmt: skip

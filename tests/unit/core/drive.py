@@ -46,8 +46,9 @@ class Drive:
             playback=PlaybackExtension() if playback else None,
             **settings,
         )
-        self.params = replace(params or CoreParams(), speech_release_ms=0)
-        """Most tests count frames of probability, not of sound: see `test_turns` for the detector's release."""
+        self.params = replace(params or CoreParams(), speech_release_ms=0, words_after_ms=0)
+        """Most tests count frames of probability, not of sound: `test_turns` has the detector's release,
+        `test_interruptions` the least speech whose words are asked for."""
         self.now = 1_000 * NS_PER_MS
         self.session = Session(self.settings, self.params, SequentialIds(), self.now)
         self.writes = writes

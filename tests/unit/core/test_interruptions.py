@@ -508,3 +508,24 @@ def test_answer_that_begins_in_mid_speech_is_not_cut_by_it_and_gets_no_rival():
 )
 def test_words_are_told_from_backchannels(text, found):
     assert classify_words(text, CoreParams().backchannel_words) is found
+
+
+def test_half_a_word_is_taken_for_a_barge_in():
+    """Words are asked for when there is enough of them, or when the speech has ended."""
+
+    def asked_after(spoken_ms: int, hushed_ms: int) -> int:
+        d, _ = playing(SEMANTIC_VAD)
+        d.session._context.params = replace(d.params, words_after_ms=480)
+        d.speak(spoken_ms)
+        d.hush(hushed_ms)
+        return len(d.take(a.Recognise))
+
+    assert asked_after(448, 0) == 0
+    assert asked_after(480, 0) == 1
+    assert asked_after(320, 64) == 0
+    assert asked_after(320, 96) == 1
+
+
+def test_i_see_stops_the_answer():
+    assert classify_words("I see.", CoreParams().backchannel_words) is Words.BACKCHANNEL
+    assert classify_words("I see a cat", CoreParams().backchannel_words) is Words.SPOKEN
