@@ -27,7 +27,28 @@ from session_server.errors import ModelsMissing
 
 pytestmark = [pytest.mark.unit, pytest.mark.models]
 
-SENTENCES = ["The weather is mild today with a light breeze from the west.", "Please turn off the lights before you leave the kitchen.", "She bought three apples and a loaf of bread at the market.", "My brother plays the guitar every evening after dinner.", "The train to London leaves from platform nine at noon.", "Can you tell me how far the moon is from the earth?", "I would like a cup of tea with milk and no sugar.", "The children ran across the field to catch the ball.", "We should meet again next week to discuss the plan.", "Water boils at one hundred degrees at sea level.", "He opened the window because the room was too warm.", "What is the capital city of France?", "The library closes early on Sunday afternoon.", "Her garden is full of roses and yellow tulips.", "A gentle rain fell on the quiet village last night.", "Remember to charge your phone before the long trip.", "The doctor said that walking is good for the heart.", "They watched a funny movie and ate popcorn together.", "How many days are there in the month of February?", "The old bridge was built more than two hundred years ago."]
+SENTENCES = [
+    "The weather is mild today with a light breeze from the west.",
+    "Please turn off the lights before you leave the kitchen.",
+    "She bought three apples and a loaf of bread at the market.",
+    "My brother plays the guitar every evening after dinner.",
+    "The train to London leaves from platform nine at noon.",
+    "Can you tell me how far the moon is from the earth?",
+    "I would like a cup of tea with milk and no sugar.",
+    "The children ran across the field to catch the ball.",
+    "We should meet again next week to discuss the plan.",
+    "Water boils at one hundred degrees at sea level.",
+    "He opened the window because the room was too warm.",
+    "What is the capital city of France?",
+    "The library closes early on Sunday afternoon.",
+    "Her garden is full of roses and yellow tulips.",
+    "A gentle rain fell on the quiet village last night.",
+    "Remember to charge your phone before the long trip.",
+    "The doctor said that walking is good for the heart.",
+    "They watched a funny movie and ate popcorn together.",
+    "How many days are there in the month of February?",
+    "The old bridge was built more than two hundred years ago.",
+]
 NUMBERS = {"9": "nine", "100": "one hundred", "200": "two hundred", "3": "three"}
 
 
