@@ -13,7 +13,6 @@ Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterator
 
@@ -50,9 +49,9 @@ class DeadlinePolicy:
             urgent = True
             yield item
         pressing = now + self._comfortable_ns
-        awaited = heapq.merge(items(bands, _FINAL), items(bands, _FIRST, low=now), key=_latest)
+        awaited = _merged(items(bands, _FINAL), items(bands, _FIRST, low=now))
         soon = items(bands, _PLAYING, now + self._nearly_dry_ns, pressing)
-        for item in heapq.merge(awaited, soon, key=_latest):
+        for item in _merged(awaited, soon):
             urgent = urgent or item.kind is not Kind.PLAYING
             yield item
         spare = room // 4 if urgent else room
@@ -64,5 +63,19 @@ class DeadlinePolicy:
         yield from itertools.islice(items(bands, _DRAFT), spare)
 
 
-def _latest(item: WorkItem) -> int:
-    return item.latest_ns
+def _merged(one: Iterator[WorkItem], other: Iterator[WorkItem]) -> Iterator[WorkItem]:
+    """Both by slack, `one` first where it is equal; `heapq.merge` costs three times as much for two."""
+    left, right = next(one, None), next(other, None)
+    while left is not None and right is not None:
+        if left.latest_ns <= right.latest_ns:
+            yield left
+            left = next(one, None)
+        else:
+            yield right
+            right = next(other, None)
+    if left is not None:
+        yield left
+        yield from one
+    elif right is not None:
+        yield right
+        yield from other
