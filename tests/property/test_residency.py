@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from session_server.scheduler.residency import Residency
@@ -83,19 +85,14 @@ class ResidencyMachine(RuleBasedStateMachine):
                     assert tokens > 0
                     assert self.device.get(session, 0) == first
                     assert self.host[session] >= tokens
-                    assert not any(
-                        t.session == session or isinstance(t, Load) for t in self.under_way.values()
-                    )
+                    self.assert_alone(session, Load)
                     self.under_way[ticket] = action
                 case Offload(ticket, session, first, tokens):
                     assert tokens > 0
                     assert self.device[session] == first + tokens
                     assert ending or session not in used
                     assert ending or released or session not in shielded
-                    assert not any(
-                        t.session == session or isinstance(t, Offload)
-                        for t in self.under_way.values()
-                    )
+                    self.assert_alone(session, Offload)
                     self.under_way[ticket] = action
                 case Start(session, work):
                     self.working[session, work] = self.waiting.pop((session, work))
@@ -105,6 +102,13 @@ class ResidencyMachine(RuleBasedStateMachine):
                     self.host[session] = 0
                 case PreloadEnded(_, _, size):
                     assert size >= 0
+
+    def assert_alone(self, session, kind):
+        """One transfer each way, one a session; those of closed sessions (ids are not reused) apart."""
+        orphans = self.residency.orphaned()
+        for ticket, move in self.under_way.items():
+            assert not isinstance(move, kind)
+            assert move.session != session or ticket in orphans
 
     @rule(session=names, work=works, blocks=st.integers(1, 4), rank=st.sampled_from(Rank))
     def want(self, session, work, blocks, rank):
@@ -244,3 +248,60 @@ class ResidencyMachine(RuleBasedStateMachine):
 
 
 TestResidency = ResidencyMachine.TestCase
+TestResidency.settings = settings(max_examples=100)
+
+
+class Draws:
+    """Stands in for hypothesis' data where a plain random source drives the machine."""
+
+    def __init__(self, source: Random) -> None:
+        self.source = source
+
+    def draw(self, keys):
+        return self.source.choice(keys)
+
+
+WEIGHTS = {
+    "take_a_turn": 6, "want": 4, "end_some_work": 6, "size": 1, "speak": 4, "dismiss": 1, "play": 2, "close": 1,
+    "finish_a_transfer": 8, "break_a_transfer": 1, "lose_the_engine": 0.3, "pass_time": 1, "come_to_rest": 0.3,
+}  # fmt: skip
+
+
+def step(machine: ResidencyMachine, source: Random, monkeypatch) -> None:
+    """One rule, drawn so that pools are full and links busy most of the time."""
+    name = source.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    session, draws = f"s{source.randrange(5)}", Draws(source)
+    monkeypatch.setattr(st, "sampled_from", list)
+    arguments = {
+        "take_a_turn": (session, source.randint(1, 4)),
+        "want": (session, f"w{source.randrange(3)}", source.randint(1, 4), source.choice(list(Rank))),
+        "end_some_work": (draws, source.choice([None, 1.0, source.random()])),
+        "size": (session, source.random()),
+        "play": (session, source.randrange(20_000)),
+        "finish_a_transfer": (draws,),
+        "break_a_transfer": (draws,),
+        "pass_time": (source.randint(1, 3000),),
+        "lose_the_engine": (),
+        "come_to_rest": (),
+    }.get(name, (session,))  # fmt: skip
+    getattr(machine, name)(*arguments)
+    machine.books_are_right()
+    machine.whoever_waits_is_waited_for()
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_busy_pools_keep_their_books(first, monkeypatch):
+    """The same machine under pressure, which free exploration seldom reaches."""
+    for seed in range(first, first + 100):
+        source = Random(seed)
+        machine = object.__new__(ResidencyMachine)
+        ResidencyMachine.begin(
+            machine,
+            blocks=source.randint(4, 9),
+            host=source.choice([0, 50, 1000]),
+            whole=source.random() < 0.5,
+            order=source.choice(list(EvictionOrder)),
+            speed=source.choice([1e3, 1e9]),
+        )
+        for _ in range(60):
+            step(machine, source, monkeypatch)
