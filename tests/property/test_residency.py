@@ -235,8 +235,8 @@ class ResidencyMachine(RuleBasedStateMachine):
         for entry in self.residency.pool_view():
             assert entry.here == self.device.get(entry.name, 0), entry
             assert entry.away == self.host.get(entry.name, 0), entry
-            if entry.protected_until_ns is not None:
-                assert not (entry.outward and entry.ticket) or entry.protected_blocks
+            for hold in entry.holds.values():
+                assert hold.started or entry.away or entry.ticket, "work waits for what is there"
 
     @invariant()
     def whoever_waits_is_waited_for(self):

@@ -70,3 +70,23 @@ def test_only_dropped_drafts_waste_audio_that_no_session_knows_of(metrics):
     assert metrics.value("audio_wasted_seconds_total", where="draft") == 0.6
     assert metrics.value("audio_wasted_seconds_total", where="sent") == 0
     assert metrics.value("tokens_wasted_total", where="cancelled") == 30
+
+
+def test_residency_and_the_ladder_have_their_names():
+    metrics = Metrics()
+    report = HostReport(metrics)
+    report.kv_blocks("idle", 3)
+    report.kv_evicted("room")
+    report.kv_reloaded(0.02, critical=True)
+    report.kv_preload("hit", 1000)
+    report.gave_way("thinker")
+    report.overload_step("longer_chunks")
+    report.overload_step("defer")
+    assert metrics.value("kv_blocks", state="idle") == 3
+    assert metrics.value("kv_evictions_total", reason="room") == 1
+    assert metrics.value("kv_reload_seconds_count", critical="true") == 1
+    assert metrics.value("kv_preloads_total", result="hit") == 1
+    assert metrics.value("kv_preload_bytes_total", result="hit") == 1000
+    assert metrics.value("works_dropped_total", stage="thinker", reason="gave_way") == 1
+    assert metrics.value("overload_step", step="defer") == 1
+    assert metrics.value("overload_step", step="longer_chunks") == 0
