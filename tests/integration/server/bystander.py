@@ -14,7 +14,7 @@ from tests.integration.server.caller import Caller, calling
 
 LONGEST_GAP_S = 0.25
 """The lead is 1 s, so a gap means a stall of more than that. The rest is for a machine that several test runs share."""
-AFTERWARDS_S = 0.3
+AFTERWARDS_S = 0.2
 
 
 class Bystander:
