@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from engines.base import JobKey, Stage, StepResult
 from session_server.runtime.residency_gate import StateGate
 from session_server.runtime.stage_worker import Call, Feed, Release, Start
-from session_server.runtime.state_calls import StateCall
+from session_server.runtime.state_calls import ExportState, ImportState, StateCall
 from session_server.scheduler.work import WorkItem
 
 
@@ -123,6 +123,11 @@ class JobTable:
     def owe(self, call: StateCall) -> None:
         """Let the engine do this before its next step, after what it was owed before."""
         self._calls.append(call)
+
+    @property
+    def owes_a_move(self) -> bool:
+        """A session's state is to be moved."""
+        return any(isinstance(call, ExportState | ImportState) for call in self._calls)
 
     def has_state(self, key: JobKey) -> bool:
         job = self._jobs.get(key)

@@ -207,8 +207,9 @@ class StageRunner:
             return
         slots = self.capabilities.slots if self.capabilities is not None else None
         free = self._jobs.free_slots(slots)
-        choices = self._queue.choose(self._clock.now(), free, self.making)
-        if self._queue.starved:
+        moving = self._jobs.owes_a_move  # work waits for it: it does not wait for a step in turn
+        choices = [] if moving else self._queue.choose(self._clock.now(), free, self.making)
+        if self._queue.starved and not moving:
             self._metrics.starved_step(self.stage.value)
             if self._queue.turn_waits_for_slot():
                 self._loop.call_soon(self.make_way)
