@@ -115,7 +115,11 @@ class Sending:
         if response not in self.playing:
             return
         until = response.ledger.plays_until()
-        if response.ledger.paused or (until is not None and until > self._context.now):
+        if response.ledger.paused:  # `until` has passed; whoever ends the pause looks at once
+            again = self._context.now + REPORT_EVERY_NS
+            self._context.timers.set(Timer.PLAYED_OUT, again, response.id)
+            return
+        if until is not None and until > self._context.now:
             self.watch_end(response)
             return
         if until is None:
