@@ -250,6 +250,11 @@ class DrainStarted:
     """The server goes down: no new response; the running one may end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The server ends now: what still runs fails, and the connection closes."""
+
+
 ClientEvent = (
     SettingsChanged | AudioAppended | InputCommitted | InputCleared | ItemCreated | ItemDeleted
     | ItemRetrieved | ItemTruncated | ResponseRequested | ResponseCancelled | OutputCleared | PlaybackAcked
@@ -258,4 +263,7 @@ EngineEvent = (
     TranscriptReady | TurnJudged | WorkFailed | TextGenerated | ClauseSpoken | AudioGenerated
     | CallStarted | CallArguments | CallFinished | GenerationFinished | GenerationFailed
 )  # fmt: skip
-Event = ClientEvent | EngineEvent | SpeechProbability | AudioWritten | Disconnected | DrainStarted
+Event = (
+    ClientEvent | EngineEvent | SpeechProbability | AudioWritten
+    | Disconnected | DrainStarted | Shutdown
+)  # fmt: skip

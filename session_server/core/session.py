@@ -15,7 +15,7 @@ states). This class routes events, keeps the table in step with whether an answe
 
 * idle timeout: once per silence, from the end of playback;
 * expiry: error `session_expired`, then close 1001;
-* drain: no new response, and close 1001 once no answer is busy;
+* drain: no new response, and close 1001 once no answer is busy; shutdown: the same without waiting, answers fail;
 * every open question and response has a deadline; missing it fails what waited (counted as `stuck_sessions`, by what
   was stuck), and the session goes on listening.
 
@@ -61,6 +61,7 @@ from session_server.core.events import (
     ResponseCancelled,
     ResponseRequested,
     SettingsChanged,
+    Shutdown,
     SpeechProbability,
     TextGenerated,
     TranscriptReady,
@@ -217,6 +218,9 @@ class Session:
             case DrainStarted():
                 self._responses.draining = True
                 self._responses.queued = False
+            case Shutdown():
+                self._end_all(("server_error", "The server is shutting down."))
+                self._shut("server is shutting down")
             case SpeechProbability() | AudioAppended():
                 pass  # taken by `handle`
             case _:
@@ -363,8 +367,9 @@ class Session:
     # -- the end
 
     def _expire(self, _: str) -> None:
-        minutes = self._context.params.max_session_ms // 60_000
-        message = f"Your session hit the maximum duration of {minutes} minutes."
+        ms = self._context.params.max_session_ms
+        length = f"{ms / 1000:g} seconds" if ms < 60_000 else f"{ms // 60_000} minutes"
+        message = f"Your session hit the maximum duration of {length}."
         self._end_all(("session_expired", message))
         self._context.error("session_expired", message)
         self._shut("session expired")

@@ -1,7 +1,8 @@
 """Going down in good order: no new session, running answers may end, then a clean close; or at once.
 
 Phases, each bounded: serving -> finishing (`answer_s`: answers may end; idle sessions close with 1001) ->
-closing (`close_s`: every connection left is closed with 1001) -> done. `force` skips what is left.
+closing (`close_s`: every session left ends, its answers fail, and its connection closes with 1001) -> done. A second
+request skips the waiting for answers, and shortens the closing to FORCED_CLOSE_S: last words take a moment to be written.
 Runs on the event loop; units: seconds.
 """
 
@@ -17,6 +18,9 @@ _log = logging.getLogger(__name__)
 
 CLOSE_GOING_AWAY = 1001
 REASON = "the server is going down"
+
+FORCED_CLOSE_S = 0.5
+"""How long a forced end waits for clients to be told."""
 
 
 class Phase(enum.Enum):
@@ -69,22 +73,31 @@ class Drain:
                 connection.endpoint.start_drain()
             elif connection.outbox is not None:
                 connection.outbox.close(CLOSE_GOING_AWAY, REASON)
-        if not await self._emptied(self._answer_s):
+        if not await self._emptied(self._answer_s, self._empty, self._forced):
             self.phase = Phase.CLOSING
             _log.info("closing %d sessions that are still answering", len(self._registry))
-            for connection in self._registry.connections():
-                if connection.outbox is not None:
-                    connection.outbox.close(CLOSE_GOING_AWAY, REASON)
-            await self._emptied(self._close_s)
+            await self._close_all()
         self.phase = Phase.DONE
         return not len(self._registry)
 
-    async def _emptied(self, within_s: float) -> bool:
-        """Whether the last session left in time; a forced end does not wait."""
+    async def _close_all(self) -> None:
+        """End the sessions that are left; each says how its answers ended before it closes."""
+        for connection in self._registry.connections():
+            if isinstance(connection.endpoint, Drainable):
+                connection.endpoint.shut_down()
+            if connection.outbox is not None:
+                connection.outbox.close(CLOSE_GOING_AWAY, REASON)
+        if self.forced:
+            await self._emptied(min(self._close_s, FORCED_CLOSE_S), self._empty)
+        else:
+            await self._emptied(self._close_s, self._empty, self._forced)
+
+    async def _emptied(self, within_s: float, *enough: asyncio.Event) -> bool:
+        """Whether the last session left, in time and before anything else was `enough`."""
         self._empty.clear()
         if not len(self._registry):
             return True
-        waits = [asyncio.ensure_future(e.wait()) for e in (self._empty, self._forced)]
+        waits = [asyncio.ensure_future(event.wait()) for event in enough]
         try:
             await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -51,6 +51,9 @@ class Drainable(Protocol):
 
     def start_drain(self) -> None: ...
 
+    def shut_down(self) -> None:
+        """Do not wait for the answer any longer: fail it, say so, and close."""
+
 
 @dataclass(slots=True)
 class Connection:

@@ -161,6 +161,12 @@ class SessionTask:
         self._feed(events.DrainStarted())
         self._arm()
 
+    def shut_down(self) -> None:
+        """The server does not wait any longer: answers fail, then the connection closes."""
+        self._outcome = SessionOutcome.DRAINED
+        self._feed(events.Shutdown())
+        self._arm()
+
     # -- input
 
     def _pump(self) -> None:

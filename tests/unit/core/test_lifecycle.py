@@ -39,6 +39,14 @@ def test_session_expires_with_an_error_and_a_close():
     assert d.session.next_deadline() is None
 
 
+def test_a_limit_below_a_minute_is_told_in_seconds():
+    d = Drive(MANUAL, CoreParams(max_session_ms=1_500))
+    d.mark()
+    d.at(1_000 * NS_PER_MS + 1_500 * NS_PER_MS)
+    error = d.one(a.AnnounceError)
+    assert error.message == "Your session hit the maximum duration of 1.5 seconds."
+
+
 def test_no_limit_no_expiry():
     d = Drive(MANUAL, CoreParams(max_session_ms=0))
     assert d.session.next_deadline() is None
@@ -86,6 +94,23 @@ def test_no_new_answer_while_draining_and_none_from_the_queue():
     d.finish(rid)
     d.wait(5_000)
     assert len(d.take(a.AnnounceResponseCreated)) == 2
+
+
+def test_answers_have_no_end_when_the_server_stops_waiting_for_them():
+    d = Drive(MANUAL)
+    rid = d.answering(5)
+    outer = d.respond(out_of_band=True)
+    d.feed(e.DrainStarted())
+    d.mark()
+    d.feed(e.Shutdown())
+    views = [x.response for x in d.take(a.AnnounceResponseDone)]
+    assert {v.id for v in views} == {rid, outer}
+    assert {(v.status, v.error_code) for v in views} == {("failed", "server_error")}
+    assert {v.error_message for v in views} == {"The server is shutting down."}
+    assert d.one(a.AnnounceOutputItemDone).item.id
+    assert d.one(a.CloseConnection).code == 1001
+    assert d.session.next_deadline() is None
+    assert d.feed(e.Shutdown()) == []
 
 
 def test_client_that_vanishes_in_mid_answer_cancels_everything():

@@ -37,11 +37,16 @@ class Line:
 class Answering:
     """A session that closes its outbox itself when its answer has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: Line | None = None) -> None:
         self.draining = False
+        self.line = line
 
     def start_drain(self) -> None:
         self.draining = True
+
+    def shut_down(self) -> None:
+        if self.line is not None:
+            self.line.close(1001, "said how the answer ended")
 
     def on_frame(self, frame: str | bytes) -> None: ...
 
@@ -111,6 +116,22 @@ async def test_an_answer_that_takes_too_long_is_closed():
     drain.request()
     assert await drain.finish()
     assert [code for code, _ in line.closes] == [1001]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("forced", [False, True])
+async def test_a_session_that_is_cut_off_may_not_say_how_its_answer_ended(forced: bool):
+    registry = fresh()
+    drain = Drain(registry, 100 if forced else 0.01, 5)
+    connection, line = opened(registry)
+    connection.endpoint = Answering(line)
+    drain.request()
+    going = asyncio.ensure_future(drain.finish())
+    await asyncio.sleep(0)
+    if forced:
+        drain.request()
+    assert await asyncio.wait_for(going, 5)
+    assert line.closes[0] == (1001, "said how the answer ended")
 
 
 @pytest.mark.asyncio
