@@ -86,16 +86,20 @@ def _parse(
     fields.optional("prompt", _check_prompt)
     offered = fields.optional("tools", tools)
 
-    def choice(value: Json, path: str) -> ToolChoice:
-        return _named_tool(value, path, config.tools if offered is None else offered)
-
+    choice = fields.optional("tool_choice", tool_choice)
+    if choice is not None or offered is not None:
+        _check_choice(
+            choice or config.tool_choice,
+            config.tools if offered is None else offered,
+            fields.path("tools" if choice is None else "tool_choice"),
+        )
     return ResponseConfig(
         out_of_band=aside,
         modality=fields.optional("output_modalities", modality),
         instructions=fields.optional("instructions", text),
         voice=fields.optional("audio", voice),
         tools=offered,
-        tool_choice=fields.optional("tool_choice", choice),
+        tool_choice=choice,
         max_output_tokens=fields.optional("max_output_tokens", max_output_tokens),
         metadata=fields.optional("metadata", metadata),
         input=fields.optional("input", array_of(item_or_reference, MAX_INPUT_ITEMS)),
@@ -138,13 +142,15 @@ def _voice(
     return voice
 
 
-def _named_tool(value: Json, path: str, offered: tuple[FunctionTool, ...]) -> ToolChoice:
-    """A tool that is asked for by name has to be there."""
-    choice = tool_choice(value, path)
+def _check_choice(choice: ToolChoice, offered: tuple[FunctionTool, ...], path: str) -> None:
+    """What a response says about its tools or its choice has to be possible. `path`: the field at fault."""
+    if choice.mode == "required" and not offered:
+        message = "Tool choice 'required' needs at least one tool, and this response has none."
+        raise error_codes.invalid_value(path, message)
     if choice.name is not None and choice.name not in {tool.name for tool in offered}:
         message = f"Tool {error_codes.quoted(choice.name)} is not among the tools of this response."
-        raise error_codes.invalid_value(f"{path}.name", message)
-    return choice
+        at = f"{path}.name" if path.endswith("tool_choice") else path
+        raise error_codes.invalid_value(at, message)
 
 
 def _check_reasoning(value: Json, path: str) -> None:

@@ -163,6 +163,7 @@ class Bench:
         spoken: bool = True,
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str = "auto",
+        tool_name: str | None = None,
     ) -> None:
         self.post(
             OpenSession(session),
@@ -175,7 +176,7 @@ class Bench:
                 (PromptMessage("user", text),),
                 tools,
                 tool_choice,
-                None,
+                tool_name,
                 spoken,
                 "heart",
                 1.0,

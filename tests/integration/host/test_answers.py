@@ -90,6 +90,22 @@ async def test_a_forced_call_is_not_spoken(open_bench):
     await bench.close("s")
 
 
+@pytest.mark.parametrize("with_tool", [True, False])
+@pytest.mark.parametrize(("choice", "name"), [("required", None), ("function", "nope")])
+@pytest.mark.asyncio
+async def test_a_tool_choice_that_cannot_be_met_gives_words_and_no_failure(
+    open_bench, choice, name, with_tool
+):
+    bench = await open_bench()
+    tool = ToolSpec("look_up", "Looks something up", '{"type":"object","properties":{}}')
+    tools = (tool,) if with_tool and name else ()
+    bench.ask("r", tools=tools, tool_choice=choice, tool_name=name)
+    await bench.ended("r")
+    assert isinstance(bench.end("r"), Finished)
+    assert "sea" in "".join(m.text for m in bench.of("r") if isinstance(m, TextChunk))
+    await bench.close("s")
+
+
 @pytest.mark.asyncio
 async def test_nothing_is_generated_beyond_the_lead_cap(open_bench):
     bench = await open_bench()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from session_server.errors import ClientFault
 from session_server.protocol.items import InputText, ItemReference, Message
 from session_server.protocol.response_config import ResponseConfig, parse_response
 from session_server.protocol.session_config import TRANSCRIPTION
@@ -90,6 +91,34 @@ def test_a_named_tool_may_be_the_sessions(parse, config, update):
     assert parse(choice, update(config, {"tools": [TOOL]})).tool_choice == ToolChoice(
         "function", "f"
     )
+
+
+@pytest.mark.parametrize(
+    ("session", "response", "param"),
+    [
+        ({}, {"tool_choice": "required"}, "response.tool_choice"),
+        ({"tools": [TOOL]}, {"tool_choice": "required", "tools": []}, "response.tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "required"}, {"tools": []}, "response.tools"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}},
+            {"tools": []},
+            "response.tools",
+        ),
+    ],
+)
+def test_a_choice_that_the_responses_tools_cannot_meet_is_a_fault(
+    parse, config, update, session, response, param
+):
+    with pytest.raises(ClientFault) as caught:
+        parse(response, update(config, session))
+    assert (caught.value.code, caught.value.param) == ("invalid_value", param)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "nope"}])
+def test_a_sessions_choice_without_its_tools_is_kept_for_later(parse, config, update, choice):
+    session = update(config, {"tool_choice": choice})
+    assert parse({}, session).tool_choice is None
+    assert parse({"tools": [], "tool_choice": "none"}, session).tools == ()
 
 
 def test_metadata_up_to_its_limits(parse):
