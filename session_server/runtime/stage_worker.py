@@ -8,6 +8,7 @@ if it ever comes back it closes its engine and ends.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from engines.base import (
 from session_server.clock import Clock
 from session_server.errors import SessionServerError
 from session_server.runtime.state_calls import MovedState, StateCall, carry_out, state_bytes
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ThreadWorker:
         report: Callable[[Report], None],
         clock: Clock,
     ) -> None:
+        self._name = name
         self._create = create
         self._report = report
         self._clock = clock
@@ -187,8 +191,11 @@ class ThreadWorker:
                     except NoCapacity:
                         outcome.no_room.append(key)
                         failed.add(key)
-                    except ValueError as error:
-                        outcome.refused.append((key, describe(error)))
+                    except Exception as error:  # one job's fault must not end the others'
+                        if not isinstance(error, ValueError):
+                            with contextlib.suppress(Exception):  # whatever it held by then
+                                engine.release(key)
+                        outcome.refused.append((key, self._refusal(error)))
                         failed.add(key)
                 case Feed(key, payload, last):
                     if key not in failed:
@@ -199,6 +206,13 @@ class ThreadWorker:
                 case _:
                     outcome.moved += carry_out(engine, call)
         return failed
+
+    def _refusal(self, error: Exception) -> str:
+        """What a client may read of why its job did not start."""
+        if isinstance(error, ValueError) and (text := " ".join(str(error).split())):
+            return text[:200]
+        _log.error("the %s engine could not begin a job: %s", self._name, describe(error))
+        return f"the {self._name} engine could not begin this"
 
     def _close(self) -> None:
         engine, self._engine = self._engine, None

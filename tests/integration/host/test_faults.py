@@ -149,6 +149,41 @@ async def test_a_start_without_room_is_tried_again(open_bench, replace_engine):
     await bench.close("a", "b", "c")
 
 
+class Chokes(SimThinker):
+    """Breaks half-way through starting some jobs."""
+
+    def start(self, key: JobKey, job: object) -> None:
+        super().start(key, job)
+        if key.work == "poison":
+            raise RuntimeError("parser state: <12 34>")
+
+
+@pytest.mark.asyncio
+async def test_a_start_that_throws_fails_its_own_response_only(open_bench, replace_engine):
+    engines: list[SimThinker] = []
+
+    def create() -> SimThinker:
+        engines.append(Chokes(ThinkerOptions(max_batch=8)))
+        return engines[-1]
+
+    bench = await open_bench(make=replace_engine(Stage.THINKER, create))
+    bench.ask("a", session="a")
+    await bench.until(lambda: bool(bench.of("a")))
+    bench.ask("poison", session="p")
+    bench.ask("b", session="b")
+    await bench.ended("a", "poison", "b")
+    end = bench.end("poison")
+    assert isinstance(end, Failed)
+    assert "thinker" in end.message
+    assert "Error" not in end.message
+    assert "parser" not in end.message
+    assert verify(bench.pcm("a"), "a").complete
+    assert verify(bench.pcm("b"), "b").complete
+    assert not bench.metrics.failures
+    await bench.close("a", "p", "b")
+    assert [engine.jobs_held for engine in engines] == [0]
+
+
 class NoRoom(SimTalker):
     def start(self, key: JobKey, job: object) -> None:
         raise NoCapacity
