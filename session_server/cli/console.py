@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -22,7 +24,17 @@ from rich.table import Table
 
 from session_server.runtime.models import Phase
 
-console = Console(highlight=False, soft_wrap=True)
+_NOT_A_TERMINAL = 10_000
+"""Columns where nobody looks at a screen: a file or a pipe gets whole lines."""
+
+
+def made_console() -> Console:
+    """A console on stdout that breaks lines only where a screen needs it."""
+    width = None if sys.stdout.isatty() else _NOT_A_TERMINAL
+    return Console(highlight=False, soft_wrap=True, width=width)
+
+
+console = made_console()
 
 _WHO = {"user": "bold cyan", "server": "bold green", "error": "bold red"}
 
@@ -49,10 +61,10 @@ def tell(who: str, text: str) -> None:
 
 
 def table(title: str, headings: list[str], rows: list[list[str]]) -> None:
-    """A table; the last column takes the room that is left."""
+    """A table; names (the first column) stay whole, the others take the room that is left."""
     made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        made.add_column(heading, overflow="fold")
+    for k, heading in enumerate(headings):
+        made.add_column(heading, overflow="fold", no_wrap=k == 0)
     for row in rows:
         made.add_row(*(escape(cell) for cell in row))
     console.print(made)
@@ -68,14 +80,33 @@ class FetchBars:
     def __call__(self, name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None:
         bar = self._bars.get(name)
         if bar is None:
-            bar = self._bars[name] = self._progress.add_task(name, total=None, phase="")
+            bar = self._bars[name] = self._progress.add_task(
+                name, total=None, phase="", sized=False
+            )
         ready = phase is Phase.READY
+        sized = total_bytes > 0 and not (ready and done_bytes == 0)
         self._progress.update(
             bar,
             phase=phase.value,
+            sized=sized,
             total=(total_bytes or 1) if ready else (total_bytes or None),
             completed=(total_bytes or 1) if ready else done_bytes,
         )
+
+
+class _Sized(ProgressColumn):
+    """Another column, where there are bytes to speak of: a graph that is built has none. `moving`: and only
+    while they come."""
+
+    def __init__(self, column: ProgressColumn, *, moving: bool = False) -> None:
+        super().__init__()
+        self._column = column
+        self._moving = moving
+
+    def render(self, task: Task) -> RenderableType:
+        if not task.fields["sized"] or (self._moving and task.speed is None):
+            return ""
+        return self._column.render(task)
 
 
 @contextmanager
@@ -85,8 +116,8 @@ def fetch_bars() -> Iterator[FetchBars]:
         TextColumn("{task.description:<28}"),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[phase]:<12}"),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        _Sized(DownloadColumn()),
+        _Sized(TransferSpeedColumn(), moving=True),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:

@@ -14,27 +14,38 @@ from session_server.runtime.models import fetch_models, missing_models, model_st
 def run(options: argparse.Namespace) -> int:
     config = settings(options, quiet=True).config
     if options.action == "path":
-        console.print(str(model_store(config).root), markup=False)
+        folder = str(model_store(config).root)
+        if options.json:
+            print_json({"folder": folder})
+        else:
+            console.print(folder, markup=False)
         return 0
     if options.action == "fetch":
-        fetch(config, verify=options.verify)
-        return 0
+        fetch(config, verify=options.verify, quiet=options.json)
+        return _list(config, as_json=True) if options.json else 0
     return _list(config, options.json)
 
 
-def fetch(config: Config, *, verify: bool = False) -> None:
-    """Fetch with bars, when anything is missing or all is to be verified."""
+def fetch(config: Config, *, verify: bool = False, quiet: bool = False) -> None:
+    """Fetch with bars, when anything is missing or all is to be verified. `quiet`: say nothing on stdout."""
     store = model_store(config)
     with fetch_bars() as bars:
         entries = fetch_models(store, bars, verify=verify)
     kept = sum(entry.size for entry in entries if entry.present) / 1e6
-    console.print(f"{kept:.0f} MB in {store.root}", markup=False)
+    if not quiet:
+        console.print(f"{kept:.0f} MB in {store.root}", markup=False)
 
 
 def fetch_if_needed(config: Config) -> None:
     """Fetch unless all that this configuration needs is there."""
     if missing_models(config):
         fetch(config)
+
+
+def _short(source: str) -> str:
+    """Where a file comes from, without the folders of a file that it was built from."""
+    words = source.split()
+    return " ".join([*words[:-1], words[-1].rpartition("/")[2]]) if words else ""
 
 
 def _list(config: Config, as_json: bool) -> int:
@@ -47,11 +58,11 @@ def _list(config: Config, as_json: bool) -> int:
     else:
         rows = [
             [
-                entry.name,
+                entry.name.rpartition("/")[2],
                 f"{entry.size / 1e6:.1f}",
-                "yes" if entry.present else ("not needed" if entry.source_only else "no"),
+                "yes" if entry.present else ("-" if entry.source_only else "no"),
                 entry.licence,
-                entry.source,
+                _short(entry.source),
             ]
             for entry in entries
         ]

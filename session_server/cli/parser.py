@@ -148,7 +148,9 @@ def _talk(commands: _Commands[argparse.ArgumentParser]) -> None:
         "session_server.cli.talking:talk",
     )
     parser.add_argument(
-        "--url", default="ws://127.0.0.1:8000/v1/realtime", help="(default: %(default)s)"
+        "--url",
+        default="ws://127.0.0.1:8000/v1/realtime",
+        help="the server's address; HOST:PORT is enough (default: %(default)s)",
     )
     parser.add_argument("--key", help="key, if the server wants one (default: $OPENAI_API_KEY)")
     parser.add_argument(
@@ -210,7 +212,7 @@ def _models(commands: _Commands[argparse.ArgumentParser]) -> None:
         help="fetch: download and build what is missing; list: show all; path: print the folder",
     )
     parser.add_argument("--verify", action="store_true", help="fetch: read every file again")
-    parser.add_argument("--json", action="store_true", help="list: print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--models", metavar="DIR", help="the folder (models.folder)")
     parser.set_defaults(config=None)
 

@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from session_server.clock import Clock, MonotonicClock
-from session_server.errors import SessionServerError
+from session_server.errors import ConfigError, SessionServerError
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.speaker import Part, Speaker
 
@@ -248,11 +249,35 @@ def _why(closed: ConnectionClosed) -> str:
     return "lost"
 
 
+_SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
+_PATHS = {"": "/v1/realtime", "/": "/v1/realtime", "/v1": "/v1/realtime", "/v1/": "/v1/realtime"}
+
+
+def websocket_url(address: str) -> str:
+    """The WebSocket that `address` means: HOST:PORT, or a URL of http, https, ws or wss; without a path, that
+    of the realtime endpoint. Raises ConfigError."""
+    scheme, found, rest = address.strip().partition("://")
+    if not found:
+        scheme, rest = "ws", scheme
+    try:
+        parts = urlsplit(f"//{rest}")
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        named = False
+    wanted = _SCHEMES.get(scheme.lower())
+    if wanted is None or not named:
+        raise ConfigError(f"{address}: not a server's address; give HOST:PORT or ws://HOST:PORT")
+    path = _PATHS.get(parts.path, parts.path)
+    return urlunsplit((wanted, parts.netloc, path, parts.query, ""))
+
+
 @asynccontextmanager
 async def connected(
     url: str, *, key: str | None = None, clock: Clock | None = None
 ) -> AsyncIterator[Client]:
-    """Connect, read, and wait for `session.created`. Raises ClientError when there is no such server."""
+    """Connect to what `websocket_url` makes of `url`, read, and wait for `session.created`. Raises ClientError
+    when there is no such server."""
+    url = websocket_url(url)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     query = "&" if "?" in url else "?"
     try:

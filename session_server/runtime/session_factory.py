@@ -72,7 +72,10 @@ def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:
     chosen = config.session
     if voices.resolve(chosen.voice) is None:
         known = ", ".join(voices.names())
-        raise ConfigError(f"session.voice: unknown voice '{chosen.voice}'; known: {known}")
+        listed = ", ".join(config.models.voices)
+        raise ConfigError(
+            f"session.voice: '{chosen.voice}' is not among models.voices ({listed}); known: {known}"
+        )
     detection: wire.TurnDetection = None
     if chosen.turn_detection == "server_vad":
         detection = wire.ServerVad(

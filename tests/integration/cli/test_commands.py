@@ -95,6 +95,13 @@ def test_talk_to_nobody_is_one_line_and_exit_code_1(tmp_path: Path):
 
 def test_models_path_and_list(tmp_path: Path):
     assert run("models", "path", "--models", str(tmp_path)).stdout.strip() == str(tmp_path)
+    as_json = run("models", "path", "--json", "--models", str(tmp_path))
+    assert json.loads(as_json.stdout) == {"folder": str(tmp_path)}
+    table = run("models", "list", "--models", str(tmp_path)).stdout
+    assert "encoder_model.ort" in table
+    assert len(table.splitlines()) == 2 + len(
+        json.loads(run("models", "list", "--json", "--models", str(tmp_path)).stdout)["models"]
+    )
     listed = run("models", "list", "--json", SESSION_SERVER_MODELS=str(tmp_path))
     assert listed.returncode == 1
     body = json.loads(listed.stdout)

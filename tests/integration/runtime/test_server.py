@@ -146,7 +146,7 @@ async def test_an_unknown_engine_or_voice_names_the_key():
     with pytest.raises(ConfigError, match=r"graph\.stages\.asr\.engine: unknown engine"):
         Server(replace(config, graph=graph))
     voiced = replace(config, session=replace(config.session, voice="nobody"))
-    with pytest.raises(ConfigError, match=r"session\.voice: unknown voice 'nobody'"):
+    with pytest.raises(ConfigError, match=r"session\.voice: 'nobody' is not among models\.voices"):
         await Server(voiced).start()
 
 
