@@ -160,8 +160,8 @@ def _context_item(
     return found
 
 
-def core_event(event: Simple, new_id: NewId, output_rate: int) -> events.ClientEvent:
-    """`output_rate`: of the session's output format, in which a client counts what it played."""
+def core_event(event: Simple, new_id: NewId, rate_of: Callable[[str], int]) -> events.ClientEvent:
+    """`rate_of` an item: samples per second in which the client counts what it played of it."""
     match event:
         case wire.InputAudioCommit(event_id):
             return events.InputCommitted(event_id)
@@ -180,7 +180,7 @@ def core_event(event: Simple, new_id: NewId, output_rate: int) -> events.ClientE
         case wire.ResponseCancel(response_id, event_id):
             return events.ResponseCancelled(response_id, event_id)
         case wire.PlaybackAck():
-            return _ack(event, output_rate)
+            return _ack(event, rate_of(event.item_id))
         case _:
             assert_never(event)
 

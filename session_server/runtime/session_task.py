@@ -97,7 +97,6 @@ class SessionTask:
         self._core = Session(chosen, services.params, new_id, now)
         life_ms = services.params.max_session_ms
         expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
-        self._speller = Speller(services.new_id, session_id, model, expires_at, config)
         self._ears = Ears(
             AudioFormat(config.input.format.value),
             services.make_vad(),
@@ -105,6 +104,9 @@ class SessionTask:
             services.params.max_input_ms,
         )
         self._voice = Voice(outbox, self._ears.echo, AudioFormat(config.output.format.value))
+        self._speller = Speller(
+            services.new_id, session_id, model, expires_at, config, self._voice.rate_of
+        )
         self._timing = TurnTiming(services.metrics)
         self._inbox: deque[str | bytes] = deque()
         self._inbox_bytes = 0
@@ -236,8 +238,7 @@ class SessionTask:
         self._feed(created)
 
     def _understood(self, event: intents.Simple) -> events.ClientEvent:
-        rate = self._config.output.format.rate
-        return intents.core_event(event, self._services.new_id, rate)
+        return intents.core_event(event, self._services.new_id, self._voice.rate_of)
 
     def _update(self, session: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules

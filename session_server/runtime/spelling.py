@@ -7,6 +7,7 @@ the output format, and the audio of short user items for `retrieve` (bounded by 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import assert_never
 
 from session_server.core import actions, items
@@ -34,8 +35,11 @@ class Speller:
         model: str,
         expires_at: int | None,
         config: SessionConfig,
+        rate_of: Callable[[str], int],
     ) -> None:
+        """`rate_of` an item: samples per second in which the client got its audio."""
         self.config = config
+        self._rate_of = rate_of
         self._new_id = new_id
         self._session_id = session_id
         self._model = model
@@ -156,7 +160,7 @@ class Speller:
         self, new: str, action: actions.AnnouncePlaybackAcknowledged
     ) -> wire.PlaybackAcknowledged:
         mark: PlaybackSnapshot = action.snapshot
-        rate = self.config.output.format.rate
+        rate = self._rate_of(action.item_id)
         played, sent, generated = (
             count * rate // mark.rate for count in (mark.played, mark.sent, mark.generated)
         )

@@ -1,10 +1,13 @@
 """The output edge of one session: core audio to deltas in the client's format.
 
 Owns one encoder per content part that is being spoken and the echo guard's view of what the listener is about
-to hear. The ledger counts at OUTPUT_RATE; only here does audio take the client's format.
+to hear. The ledger counts at OUTPUT_RATE; only here does audio take the client's format, and a part keeps the one it
+began with: `rate_of` says how the client counts its samples, for the last MAX_RATES parts.
 """
 
 from __future__ import annotations
+
+from collections import OrderedDict
 
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.formats import AudioFormat
@@ -13,6 +16,9 @@ from session_server.core.actions import PartAddress, SendAudio
 from session_server.media import OUTPUT_RATE, samples_to_ns
 from session_server.protocol.frames import AudioDeltas
 from session_server.transports.base import Outbox
+
+MAX_RATES = 256
+"""Spoken items whose sample rate is remembered: far more than may still be played."""
 
 _BYTES_PER_SAMPLE = 2
 
@@ -37,16 +43,28 @@ class Voice:
         self._outbox = outbox
         self._echo = echo
         self._parts: dict[str, _Part] = {}
+        self._rates: OrderedDict[str, int] = OrderedDict()
         self._heard_until_ns = 0
 
     def say(self, action: SendAudio, event_id: str, now: int) -> None:
         """One slice of audio, in order within its part."""
         part = self._parts.get(action.part.item_id)
         if part is None:
-            part = self._parts[action.part.item_id] = _Part(action.part, self.format)
+            part = self._begin(action.part)
         part.end_sample = action.start_sample + len(action.pcm) // _BYTES_PER_SAMPLE
         self._deliver(part, event_id, part.encoder.push(action.pcm))
         self._expect_echo(action.pcm, now)
+
+    def rate_of(self, item_id: str) -> int:
+        """Samples per second in which the client got this item's audio; those of the next one where it got none."""
+        return self._rates.get(item_id, self.format.rate)
+
+    def _begin(self, address: PartAddress) -> _Part:
+        part = self._parts[address.item_id] = _Part(address, self.format)
+        self._rates[address.item_id] = self.format.rate
+        if len(self._rates) > MAX_RATES:
+            self._rates.popitem(last=False)
+        return part
 
     def finish(self, address: PartAddress, event_id: str) -> None:
         """The part is complete: whatever the encoder still holds goes out."""

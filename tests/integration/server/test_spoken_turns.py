@@ -368,6 +368,28 @@ async def test_a_tool_call_survives_a_barge_in(serve: OpenServer):
 
 
 @pytest.mark.asyncio
+async def test_a_change_of_format_in_mid_answer_corrupts_acknowledgements(serve: OpenServer):
+    """The answer goes on at 24 kHz, and that is how the client counts."""
+    async with (
+        serve() as server,
+        calling(f"{server.address.ws}?extensions=playback") as caller,
+    ):
+        name = await caller.ask("something long")
+        await caller.hear(name, 0.7)
+        await caller.update({"audio": {"output": {"format": {"type": "audio/pcmu"}}}})
+        item_id = caller.of("response.output_item.added")[-1]["item"]["id"]
+        ack = {"type": "playback.ack", "response_id": name, "item_id": item_id}
+        await caller.until(lambda: len(caller.pcm(name)) >= 2 * 14_400)
+        await caller.send({**ack, "played_samples": 14_400, "buffered_ms": 0})
+        told = await caller.wait("playback.acknowledged")
+        assert (told["accepted"], told["reason"]) == (True, None)
+        assert (told["played_samples"], told["played_ms"]) == (14_400, 600)
+        assert told["sent_samples"] >= 14_400
+        await caller.send({"type": "response.cancel"})
+        await caller.ended(name)
+
+
+@pytest.mark.asyncio
 async def test_with_acknowledgements_the_cut_is_where_the_listener_was(serve: OpenServer):
     async with (
         serve() as server,
