@@ -152,12 +152,27 @@ def _context_item(
     event_id: str | None,
 ) -> items.Item:
     if not isinstance(entry, wire_items.ItemReference):
+        _refuse_unknown_words(entry, path, event_id)
         return core_item(entry, new_id)
     found = find(entry.id)
     if found is None:
         message = f"Item reference '{entry.id}' does not exist."
         raise ClientFault("invalid_value", message, param=f"{path}.id", event_id=event_id)
     return found
+
+
+def _refuse_unknown_words(entry: wire_items.Item, path: str, event_id: str | None) -> None:
+    """A response begins at once: nothing could be recognised for it any more."""
+    if not isinstance(entry, wire_items.Message):
+        return
+    for i, part in enumerate(entry.content):
+        if isinstance(part, wire_items.InputAudio) and part.transcript is None:
+            message = (
+                "Audio in the input of a response needs its 'transcript'; without one, "
+                "create it as an item of the conversation and refer to that."
+            )
+            param = f"{path}.content[{i}].audio"
+            raise ClientFault("invalid_value", message, param=param, event_id=event_id)
 
 
 def core_event(event: Simple, new_id: NewId, rate_of: Callable[[str], int]) -> events.ClientEvent:

@@ -39,6 +39,26 @@ async def test_words_of_a_recording_never_reach_the_prompt(serve: OpenServer) ->
 
 
 @pytest.mark.asyncio
+async def test_a_recording_without_words_in_the_input_of_a_response_is_silently_ignored(
+    serve: OpenServer,
+) -> None:
+    item = recording(speech(0.5))["item"]
+    hint = {"type": "input_text", "text": "Listen:"}
+    asked = {"type": "response.create", "event_id": "q"}
+    async with serve() as server, calling(server.address.ws) as caller:
+        wordless = {**item, "content": [hint, *item["content"]]}
+        (error,) = await caller.answers_to({**asked, "response": {"input": [wordless]}})
+        assert error["error"]["code"] == "invalid_value"
+        assert error["error"]["param"] == "response.input[0].content[1].audio"
+        assert error["error"]["event_id"] == "q"
+        spelled = recording(speech(0.5), transcript="blue parrots")["item"]
+        await caller.send({**asked, "response": {"input": [spelled]}})
+        created = await caller.wait("response.created")
+        ended = await caller.ended(created["response"]["id"])
+        assert "blue parrots" in ended["output"][0]["content"][0]["transcript"]
+
+
+@pytest.mark.asyncio
 async def test_endless_recording_gets_an_error_and_no_item(serve: OpenServer) -> None:
     async with serve() as server, calling(server.address.ws) as caller:
         await caller.send(recording(bytes(61 * 48_000)))
