@@ -12,8 +12,8 @@ from collections import deque
 
 from session_server.media import INPUT_RATE
 
-MAX_INLINE = 8
-"""Inline recordings that may wait for their recognition at a time."""
+MAX_INLINE_BYTES = 16 * 1024 * 1024
+"""Inline recordings that may wait for their recognition at a time: almost nine minutes; the oldest go first."""
 
 
 class TimeLine:
@@ -63,6 +63,7 @@ class InputAudio:
         self._max_ms = max_ms
         self._offset = 0
         self._inline: dict[tuple[str, int], bytes] = {}
+        self._inline_bytes = 0
         self._client_rate = client_rate
         self._ears = TimeLine(INPUT_RATE, 2, max_ms * INPUT_RATE // 1000)
         self._raw = TimeLine(client_rate, 2, max_ms * client_rate // 1000)
@@ -79,13 +80,17 @@ class InputAudio:
 
     def keep_inline(self, item_id: str, index: int, heard_pcm: bytes) -> None:
         """Audio that came inside an item, s16le at INPUT_RATE, until it is recognised."""
+        self.take_inline(item_id, index)
         self._inline[item_id, index] = heard_pcm
-        while len(self._inline) > MAX_INLINE:
-            del self._inline[next(iter(self._inline))]
+        self._inline_bytes += len(heard_pcm)
+        while self._inline_bytes > MAX_INLINE_BYTES:
+            self.take_inline(*next(iter(self._inline)))
 
     def take_inline(self, item_id: str, index: int) -> bytes:
         """That audio, once; empty when it is not there any more."""
-        return self._inline.pop((item_id, index), b"")
+        sound = self._inline.pop((item_id, index), b"")
+        self._inline_bytes -= len(sound)
+        return sound
 
     def append(self, raw_pcm: bytes, heard_pcm: bytes) -> None:
         """One append: s16le at the client's rate, and the same resampled to INPUT_RATE."""

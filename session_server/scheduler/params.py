@@ -41,7 +41,7 @@ class SchedulerParams:
     policy: PolicyName = PolicyName.DEADLINE
     max_sessions: int = 16
     max_responses_per_session: int = 8
-    max_work_per_session: int = 8
+    max_work_per_session: int = 64
     lead_cap_s: float = 2.0
     draft_cap_s: float = 1.0
     text_ahead_s: float = 4.0

@@ -13,9 +13,9 @@ from tests.integration.server.sounds import speech
 pytestmark = pytest.mark.integration
 
 
-def recording(sound: bytes, **more: object) -> Event:
+def recording(sound: bytes, name: str = "rec", **more: object) -> Event:
     part = {"type": "input_audio", "audio": base64.b64encode(sound).decode(), **more}
-    item = {"type": "message", "role": "user", "id": "rec", "content": [part]}
+    item = {"type": "message", "role": "user", "id": name, "content": [part]}
     return {"type": "conversation.item.create", "event_id": "r", "item": item}
 
 
@@ -56,6 +56,24 @@ async def test_a_recording_without_words_in_the_input_of_a_response_is_silently_
         created = await caller.wait("response.created")
         ended = await caller.ended(created["response"]["id"])
         assert "blue parrots" in ended["output"][0]["content"][0]["transcript"]
+
+
+@pytest.mark.asyncio
+async def test_most_of_a_spoken_history_is_lost(serve: OpenServer) -> None:
+    """Twenty recordings in one burst: each of them gets its words."""
+    names = [f"rec-{i}" for i in range(20)]
+    async with serve() as server, calling(server.address.ws) as caller:
+        await caller.update({"audio": {"input": {"transcription": {"model": "any"}}}})
+        for i, name in enumerate(names):
+            await caller.send(recording(speech(0.4, seed=i + 1), name))
+        await caller.fence()
+        kind = "conversation.item.input_audio_transcription."
+        await caller.until(
+            lambda: len(caller.of(f"{kind}completed") + caller.of(f"{kind}failed")) == 20
+        )
+        assert not caller.of(f"{kind}failed")
+        for name in names:
+            assert (await caller.retrieve(name))["content"][0]["transcript"]
 
 
 @pytest.mark.asyncio

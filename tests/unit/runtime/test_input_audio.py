@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.runtime.input_audio import InputAudio, TimeLine
+from session_server.runtime.input_audio import MAX_INLINE_BYTES, InputAudio, TimeLine
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +65,19 @@ def test_forgotten_audio_comes_back() -> None:
     audio.forget(800)
     assert audio.heard(0, 1600) == numbered(800, 800)
     assert audio.raw(0, 1600) == numbered(1200, 1200)
+
+
+def test_recordings_inside_items_are_lost_when_there_are_many() -> None:
+    audio = InputAudio(24_000, max_ms=10_000)
+    for index in range(100):
+        audio.keep_inline("item", index, numbered(index, 160))
+    assert all(audio.take_inline("item", i) == numbered(i, 160) for i in range(100))
+    assert audio.take_inline("item", 0) == b""
+
+
+def test_recordings_inside_items_grow_without_bound() -> None:
+    audio = InputAudio(24_000, max_ms=10_000)
+    third = bytes(MAX_INLINE_BYTES // 3)
+    for index in (0, 1, 2, 2, 2, 3):
+        audio.keep_inline("item", index, third)
+    assert [len(audio.take_inline("item", i)) for i in range(4)] == [0, *[len(third)] * 3]
