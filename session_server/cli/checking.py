@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from session_server.cli.console import console, print_json, table
-from session_server.cli.settings import settings
+from session_server.cli.settings import patient, settings
 from session_server.runtime.check import check as look_at_everything
 from session_server.runtime.loop import run
 
@@ -16,7 +16,7 @@ def check(options: argparse.Namespace) -> int:
         rows = [[s.key, _shown(s.value), s.source] for s in loaded.settings()]
         table("settings", ["key", "value", "source"], rows)
         console.print()
-    report = run(look_at_everything(loaded.config))
+    report = run(look_at_everything(patient(options, loaded.config)))
     if options.json:
         config = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings()}
         print_json({**report.as_json(), "config": config})

@@ -6,10 +6,12 @@ import argparse
 
 from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
-from session_server.cli.settings import settings
+from session_server.cli.settings import patient, settings
+from session_server.runtime.check import require_port
 from session_server.runtime.demo import Shown, clips_to_say, demonstrate
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
+from session_server.runtime.offline import require_writable
 from session_server.runtime.server import Server, serve as serve_until_told
 
 
@@ -28,7 +30,9 @@ async def _announce(server: Server) -> bool:
 
 
 def demo(options: argparse.Namespace) -> int:
-    config = settings(options, quiet=True).config
+    config = patient(options, settings(options, quiet=True).config)
+    require_port(config)
+    require_writable(options.output)
     fetch_if_needed(config)
     clips = clips_to_say()
 

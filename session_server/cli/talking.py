@@ -7,14 +7,17 @@ import os
 from dataclasses import asdict
 
 from session_server.cli.console import console, print_json, tell
-from session_server.cli.settings import settings
+from session_server.cli.settings import patient, settings
 from session_server.runtime import offline as offline_turn, talk as talking
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
+from session_server.runtime.offline import require_writable
 from session_server.runtime.sound_files import write_wav
 
 
 def talk(options: argparse.Namespace) -> int:
+    if options.wav and options.output is not None:
+        require_writable(options.output)
     key = options.key or os.environ.get("OPENAI_API_KEY")
     if not options.wav:
         run(talking.talk(options.url, key, options.turn_detection, tell))
@@ -29,7 +32,8 @@ def talk(options: argparse.Namespace) -> int:
 
 
 def offline(options: argparse.Namespace) -> int:
-    config = settings(options, quiet=True).config
+    config = patient(options, settings(options, quiet=True).config)
+    require_writable(options.output)
     require_models(config)
     result = run(offline_turn.offline(config, options.input, options.output, options.instructions))
     if options.json:

@@ -18,6 +18,7 @@ from session_server.config.tree import (
     SessionConfig,
     VadConfig,
 )
+from session_server.config.variables import misspelt
 
 __all__ = [
     "ENV_PREFIX",
@@ -34,5 +35,6 @@ __all__ = [
     "Setting",
     "VadConfig",
     "load",
+    "misspelt",
     "shipped",
 ]

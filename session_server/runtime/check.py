@@ -7,6 +7,7 @@ server of its own on loopback (the configured port stays free).
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import logging
 import socket
@@ -14,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from session_server.config import Config
-from session_server.errors import SessionServerError
+from session_server.errors import ConfigError, SessionServerError
 from session_server.runtime.models import missing_models, model_store, needs_models
 from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.sound_files import Synthesiser
@@ -92,17 +93,34 @@ def _port(config: Config) -> Finding:
     host, port = config.server.host, config.server.port
     if port == 0:
         return Finding("port", True, "any free one")
+    error = _why_not_bound(host, port)
+    if error is None:
+        return Finding("port", True, f"{port} of {host} is free")
+    if _is_ours(host, port):
+        return Finding("port", True, f"{port} is in use, by a server that answers")
+    cure = "choose another: --port, or server.port"
+    return Finding("port", False, f"{port} of {host}: {error.strerror}", cure)
+
+
+def require_port(config: Config) -> None:
+    """Raise ConfigError, one line, when nobody can listen there: before anything slow is begun."""
+    host, port = config.server.host, config.server.port
+    error = _why_not_bound(host, port) if port != 0 else None
+    if error is not None:
+        in_use = error.errno == errno.EADDRINUSE
+        problem = "is in use" if in_use else f"cannot be used: {error.strerror or error}"
+        raise ConfigError(f"server.port: port {port} of {host} {problem}; --port chooses another")
+
+
+def _why_not_bound(host: str, port: int) -> OSError | None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            if _is_ours(host, port):
-                return Finding("port", True, f"{port} is in use, by a server that answers")
-            cure = "choose another: --port, or server.port"
-            return Finding("port", False, f"{port} of {host}: {error.strerror}", cure)
-    return Finding("port", True, f"{port} of {host} is free")
+            return error
+    return None
 
 
 def _is_ours(host: str, port: int) -> bool:

@@ -6,11 +6,13 @@ fast as it is made, not as fast as it would be played.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from session_server.config import Config
+from session_server.errors import ConfigError
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.client import Client, ClientError, append, connected
 from session_server.runtime.dialogue import (
@@ -36,6 +38,19 @@ class OfflineResult:
     reply_text: str
     first_audio_ms: float
     reply_seconds: float
+
+
+def require_writable(path: Path) -> None:
+    """Raise ConfigError, one line, when no file can be written there; creates none."""
+    if path.is_dir():
+        problem = "is a folder"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        problem = "no permission"
+    else:
+        return
+    raise ConfigError(f"{path}: cannot be written: {problem}")
 
 
 async def offline(

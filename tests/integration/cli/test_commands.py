@@ -76,6 +76,28 @@ def test_a_port_in_use_is_one_line_and_exit_code_2():
         one_line(done, 2, f"server.port: port {port} of 127.0.0.1 is in use")
 
 
+def test_demo_sees_a_port_in_use_before_it_fetches_anything(tmp_path: Path):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        done = run("demo", "--models", str(tmp_path), "--port", str(port), cwd=tmp_path)
+        one_line(done, 2, f"server.port: port {port} of 127.0.0.1 is in use")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", [".", "nowhere/out.wav"])
+def test_offline_sees_that_it_cannot_write_before_it_looks_for_models(tmp_path: Path, target: str):
+    done = run("offline", "a.wav", target, "--models", str(tmp_path), cwd=tmp_path)
+    one_line(done, 2, f"{target}: cannot be written")
+
+
+def test_a_variable_with_one_underscore_is_told(tmp_path: Path):
+    done = run("models", "path", SESSION_SERVER_PORT="1", SESSION_SERVER_MODELS=str(tmp_path))
+    assert done.returncode == 0
+    assert "did you mean SESSION_SERVER__SERVER__PORT?" in done.stderr
+
+
 def test_a_missing_input_file_is_named(tmp_path: Path):
     done = run("offline", "nowhere.wav", "out.wav", "--config", "sim.yaml", cwd=tmp_path)
     one_line(done, 2, "nowhere.wav: no such file")
