@@ -133,7 +133,7 @@ async def test_a_recognition_asked_for_twice_is_answered_once(open_bench):
 @pytest.mark.asyncio
 async def test_a_flood_of_recognitions_is_bounded(open_bench, gated_asr):
     make, gate, _ = gated_asr
-    bench = await open_bench(make=make)
+    bench = await open_bench(make=make, params=SchedulerParams(max_work_per_session=8))
     bench.post(OpenSession("s"), *(recognise(f"w{i}") for i in range(12)))
     assert [name for name, what in answers(bench).items() if what == "overloaded"] == [
         "w8",
