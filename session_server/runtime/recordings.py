@@ -32,7 +32,8 @@ def keep_recordings(
         if not part.audio:
             continue
         _check_length(part.audio, index, ears, created.event_id)
-        speller.keep_audio(created.item.id, decode_samples(part.audio, ears.format).tobytes())
+        sound = decode_samples(part.audio, ears.format).tobytes()
+        speller.keep_audio(created.item.id, index, sound)
         if known.transcript is None:
             length = ears.hear_inline(created.item.id, index, part.audio)
             content[index] = replace(known, end_sample=length)

@@ -329,10 +329,10 @@ class SessionTask:
 
     def _keep_audio(self, action: actions.AnnounceItemAdded) -> None:
         item = action.item
-        for part in getattr(item, "content", ()):
+        for index, part in enumerate(getattr(item, "content", ())):
             if isinstance(part, InputAudioContent) and part.appended:
                 sound = self._ears.audio.raw(part.start_sample, part.end_sample)
-                self._speller.keep_audio(item.id, sound)
+                self._speller.keep_audio(item.id, index, sound)
 
     def _send(self, event: ServerEvent) -> None:
         self._outbox.send(encode(event))

@@ -1,7 +1,7 @@
 """Announcements of the core to events of the wire: one for one, in order.
 
 Owns the facts that only the wire knows: the session's id and dates, the model name that the client asked for,
-the output format, and the audio of short user items for `retrieve` (bounded by MAX_KEPT_AUDIO, oldest first out).
+the output format, and the audio of short user items for `retrieve` (bounded by MAX_KEPT_AUDIO, oldest item first out).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Speller:
         self._model = model
         self._expires_at = expires_at
         self._conversation_id = new_id("conv")
-        self._audio: OrderedDict[str, bytes] = OrderedDict()
+        self._audio: OrderedDict[str, dict[int, bytes]] = OrderedDict()
         self._audio_bytes = 0
 
     def event_id(self) -> str:
@@ -61,17 +61,18 @@ class Speller:
 
     # -- audio of user items
 
-    def keep_audio(self, item_id: str, sound: bytes) -> None:
-        """`sound`: s16le as the client appended it; too much to be echoed in one frame is not kept."""
+    def keep_audio(self, item_id: str, index: int, sound: bytes) -> None:
+        """`sound` of content part `index`: s16le as the client gave it; too much for one frame is not kept."""
         if not sound or len(sound) > _LARGEST_AUDIO:
             return
-        self._audio[item_id] = sound
-        self._audio_bytes += len(sound)
+        parts = self._audio.setdefault(item_id, {})
+        self._audio_bytes += len(sound) - len(parts.get(index, b""))
+        parts[index] = sound
         while self._audio_bytes > MAX_KEPT_AUDIO:
-            self._audio_bytes -= len(self._audio.popitem(last=False)[1])
+            self.forget_audio(next(iter(self._audio)))
 
     def forget_audio(self, item_id: str) -> None:
-        self._audio_bytes -= len(self._audio.pop(item_id, b""))
+        self._audio_bytes -= sum(map(len, self._audio.pop(item_id, {}).values()))
 
     # -- spelling
 
@@ -200,8 +201,8 @@ class Speller:
         """The item as the wire shows it; user audio only where asked for."""
         match item:
             case items.Message(item_id, role, status, content):
-                sound = self._audio.get(item_id) if with_audio else None
-                parts = tuple(_content(part, role, sound) for part in content)
+                sounds = self._audio.get(item_id, {}) if with_audio else {}
+                parts = tuple(_content(part, role, sounds.get(i)) for i, part in enumerate(content))
                 return wire_items.Message(item_id, role.value, status.value, parts)
             case items.FunctionCall(item_id, call_id, name, arguments, status):
                 return wire_items.FunctionCall(item_id, call_id, name, arguments, status.value)

@@ -77,6 +77,18 @@ async def test_most_of_a_spoken_history_is_lost(serve: OpenServer) -> None:
 
 
 @pytest.mark.asyncio
+async def test_every_part_of_an_item_gives_back_the_last_recording(serve: OpenServer) -> None:
+    sounds = [speech(0.3 + i / 10, seed=i + 1) for i in range(3)]
+    parts = [recording(s, transcript=str(i))["item"]["content"][0] for i, s in enumerate(sounds)]
+    item = {**recording(b"", "three")["item"], "content": parts}
+    async with serve() as server, calling(server.address.ws) as caller:
+        await caller.send({"type": "conversation.item.create", "item": item})
+        content = (await caller.retrieve("three"))["content"]
+        assert [base64.b64decode(part["audio"]) for part in content] == sounds
+        assert [part["transcript"] for part in content] == ["0", "1", "2"]
+
+
+@pytest.mark.asyncio
 async def test_endless_recording_gets_an_error_and_no_item(serve: OpenServer) -> None:
     async with serve() as server, calling(server.address.ws) as caller:
         await caller.send(recording(bytes(61 * 48_000)))
