@@ -114,7 +114,9 @@ class InputAudio:
         return self._ears.read(start, stop)
 
     def raw(self, start: int, stop: int) -> bytes:
-        """s16le at the client's rate: exactly what was appended."""
-        scale = self._client_rate
-        first = -((start - self._offset) * -scale // INPUT_RATE)
-        return self._raw.read(max(first, 0), (stop - self._offset) * scale // INPUT_RATE)
+        """s16le at the client's rate: exactly what was appended. Ranges that meet lose and share no sample."""
+        return self._raw.read(self._raw_position(start), self._raw_position(stop))
+
+    def _raw_position(self, at: int) -> int:
+        """The client's sample at a position, rounded up: where an append ends at `at`, it is in."""
+        return max(0, -((at - self._offset) * -self._client_rate // INPUT_RATE))

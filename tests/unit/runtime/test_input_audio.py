@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -81,3 +83,34 @@ def test_recordings_inside_items_grow_without_bound() -> None:
     for index in (0, 1, 2, 2, 2, 3):
         audio.keep_inline("item", index, third)
     assert [len(audio.take_inline("item", i)) for i in range(4)] == [0, *[len(third)] * 3]
+
+
+@given(
+    rate=st.sampled_from([8_000, 24_000]),
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    data=st.data(),
+)
+def test_a_sample_is_lost_between_two_items(
+    rate: int, sizes: list[int], data: st.DataObject
+) -> None:
+    audio = InputAudio(rate, max_ms=10_000)
+    ends = [0]
+    for size in sizes:
+        audio.append(numbered(sum(sizes[: len(ends) - 1]), size), b"")
+        ends.append(audio.appended_end)
+    inner = st.lists(st.integers(0, ends[-1]), max_size=5)
+    cuts = sorted({0, ends[-1], *data.draw(st.one_of(st.just(ends), inner))})
+    items = [audio.raw(start, stop) for start, stop in pairwise(cuts)]
+    joined = b"".join(items)
+    missing = 2 * sum(sizes) - len(joined)
+    assert joined == numbered(0, sum(sizes))[: len(joined)]
+    assert missing in (0, 2)
+
+
+def test_a_sample_of_an_item_of_five_is_lost() -> None:
+    audio = InputAudio(24_000, max_ms=10_000)
+    audio.append(numbered(0, 5), b"")
+    middle = audio.appended_end
+    audio.append(numbered(5, 5), b"")
+    assert audio.raw(0, middle) == numbered(0, 5)
+    assert audio.raw(middle, audio.appended_end) == numbered(5, 4)
