@@ -2,20 +2,25 @@
 
 A call is `<tool_call>{"name": "...", "arguments": {...}}</tool_call>` with arguments that are valid for the tool's
 JSON schema. Schemas are narrowed first, so that a small model cannot write for ever: strings, arrays, numbers
-and open-ended objects get bounds where the schema has none. What the grammar compiler does not know is left
-out step by step; a broken schema gives any flat object.
+and open-ended objects get bounds where the schema has none. What asks for endless or unreasonably long values is dropped
+(`grammar_refs`, `grammar_bounds`), and what the grammar compiler does not know is left out step by step. Every schema is
+rehearsed before use: one call is made without the model, and has to end. A broken schema gives any flat object.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
 from engines.base import FunctionSpec
 from engines.cpu.chat_template import CALL_CLOSE, CALL_OPEN
+from engines.cpu.grammar_bounds import drop_unreasonable
+from engines.cpu.grammar_refs import finite
+from engines.cpu.smollm_tokenizer import SmolTokenizer
+from engines.cpu.thinker_call import CallAnswer, ClosingTokens
 
 Schema = Mapping[str, Any]
 
@@ -23,6 +28,9 @@ LONGEST_STRING = 60
 MOST_ITEMS = 3
 LARGEST_NUMBER = 1_000_000
 _DEEPEST = 8
+LONGEST_SCHEMA = 16_384
+"""In characters. A longer one does not fit the prompt either: only its names are used."""
+_MOST_KEPT = 256
 
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _SCALAR: Schema = {
@@ -32,6 +40,7 @@ _SCALAR: Schema = {
     "maximum": LARGEST_NUMBER,
 }
 _FLAT: Schema = {"type": "object", "additionalProperties": _SCALAR, "maxProperties": MOST_ITEMS}
+_ANYTHING: Schema = {**_FLAT, "x-guidance": _LAYOUT}
 _NESTED = ("properties", "$defs", "definitions", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 # what the compiler does not know, or knows only in part; tried without before a schema is given up
@@ -40,10 +49,12 @@ _DOUBTFUL = frozenset(
      "propertyNames", "unevaluatedProperties", "unevaluatedItems", "format", "pattern", "minProperties",
      "patternProperties"}
 )  # fmt: skip
+_DEMANDS = _DOUBTFUL | {"$ref", "minLength", "minItems", "multipleOf", "prefixItems"}
+"""What makes values long, as well."""
 
 
 def narrowed(schema: object, depth: int = 0) -> dict[str, Any]:
-    """The schema with bounds added; every value valid for the result is valid for `schema`."""
+    """The schema with bounds added; every value valid for the result is valid for `schema`, but for dropped bounds."""
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return dict(_SCALAR)
     out = {key: value for key, value in schema.items() if key not in ("description", "title")}
@@ -60,6 +71,7 @@ def narrowed(schema: object, depth: int = 0) -> dict[str, Any]:
 
 def _bound(out: dict[str, Any], depth: int) -> None:
     """Add bounds for each type that a value of `out` may have."""
+    drop_unreasonable(out)
     kinds = _kinds(out)
     if not kinds:
         out.update(_SCALAR)
@@ -145,40 +157,64 @@ def without(schema: object, keys: frozenset[str]) -> object:
 class CallGrammars:
     """Compiles grammars for one tokenizer."""
 
-    def __init__(self, tokenizer_json: str, vocabulary: int, end: int) -> None:
-        self._tokenizer = LLTokenizer(tokenizer_json, n_vocab=vocabulary, eos_token=end)
+    def __init__(self, tokenizer: SmolTokenizer, end: int, closing: ClosingTokens) -> None:
+        self._characters = tokenizer
+        self._closing = closing
+        self._tokenizer = LLTokenizer(
+            str(tokenizer.path), n_vocab=tokenizer.vocabulary, eos_token=end
+        )
+        self._kept: dict[str, Schema] = {}
 
     def matcher(self, tools: Sequence[FunctionSpec]) -> LLMatcher:
         """A matcher at the start of a call of one of `tools`. Raises ValueError when there are none."""
         if not tools:
             raise ValueError("a call was demanded, but there are no tools")
-        schemas = [self._usable(tool.parameters) for tool in tools]
-        matcher = LLMatcher(self._tokenizer, _grammar([tool.name for tool in tools], schemas))
+        names = [tool.name for tool in tools]
+        matcher = self._match(names, [self._usable(tool.parameters) for tool in tools])
+        if matcher.is_error():  # too much in all
+            matcher = self._match(names, [_ANYTHING] * len(tools))
         if matcher.is_error():
-            raise ValueError(f"the tools give no grammar: {matcher.get_error()}"[:200])
+            raise ValueError("the tools cannot be used to force a call")
         return matcher
 
     def _usable(self, parameters: str) -> Schema:
-        """The narrowed schema, or the nearest one that the compiler takes."""
+        """The narrowed schema, or the nearest one under which a call can be made."""
+        usable = self._kept.get(parameters)
+        if usable is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            usable = self._kept[parameters] = self._nearest(parameters)
+        return usable
+
+    def _nearest(self, parameters: str) -> Schema:
         try:
             schema = json.loads(parameters) if parameters.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             schema = {}
         if not schema:
             schema = {"type": "object", "properties": {}}
-        tries = (schema, without(schema, _DOUBTFUL), _names_only(schema))
-        for candidate in tries:
-            usable = narrowed(candidate) | {"x-guidance": _LAYOUT}
-            if self._compiles(usable):
-                return usable
-        return {**_FLAT, "x-guidance": _LAYOUT}
+        for simplify in _TRIES if len(parameters) <= LONGEST_SCHEMA else (_names_only,):
+            try:
+                usable = narrowed(simplify(schema)) | {"x-guidance": _LAYOUT}
+                if self._works(usable):
+                    return usable
+            except Exception:  # whatever a client's schema provokes, a simpler one may do
+                continue
+        return _ANYTHING
 
-    def _compiles(self, schema: Schema) -> bool:
-        try:
-            grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema))
-        except (ValueError, TypeError):
+    def _works(self, schema: Schema) -> bool:
+        """Whether a call can be made under the schema: one is, without the model."""
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema))
+        if LLMatcher.validate_grammar(grammar, self._tokenizer):
             return False
-        return not LLMatcher.validate_grammar(grammar, self._tokenizer)
+        answer = CallAnswer(self._characters, self._match(["f"], [schema]), self._closing, 1)
+        piece = answer.begin()
+        text = piece.text if piece.reason is not None else piece.text + answer.finish().text
+        call = json.loads(text.removeprefix(CALL_OPEN).removesuffix(CALL_CLOSE))
+        return isinstance(call["arguments"], dict)
+
+    def _match(self, names: Sequence[str], schemas: Sequence[Schema]) -> LLMatcher:
+        return LLMatcher(self._tokenizer, _grammar(names, schemas), log_level=0)
 
 
 def _names_only(schema: object) -> Schema:
@@ -188,6 +224,14 @@ def _names_only(schema: object) -> Schema:
     names = list(properties) if isinstance(properties, Mapping) else []
     keep = [n for n in required if n in names] if isinstance(required, list) else []
     return {"type": "object", "properties": dict.fromkeys(names, True), "required": keep}
+
+
+_TRIES: tuple[Callable[[object], object], ...] = (
+    finite,
+    lambda schema: finite(without(schema, _DOUBTFUL)),
+    lambda schema: without(schema, _DEMANDS),
+    _names_only,
+)
 
 
 def _grammar(names: Sequence[str], schemas: Sequence[Schema]) -> str:

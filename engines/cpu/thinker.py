@@ -26,7 +26,7 @@ from engines.base import (
 )
 from engines.cpu import thinker_state
 from engines.cpu.answer_length import AnswerLength, answer_length
-from engines.cpu.chat_template import ChatTemplate
+from engines.cpu.chat_template import ChatTemplate, Prompt
 from engines.cpu.grammar import CallGrammars
 from engines.cpu.memory import give_back
 from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, SlotModel
@@ -120,19 +120,11 @@ class ThinkerEngine:
         # after them would have to be read again.
         room = self._context - longest - (_CALL_BUDGET if job.tools else 0)
         prompt = loaded.template.render(job, room)
-        answer: Answer
+        answer: Answer = loaded.spoken(job, length)
         opening: Piece | None = None
         if forced:
-            answer = loaded.call(job)
-            opening = answer.begin()
-        else:
-            answer = loaded.spoken(job, length)
-        claim = self._table.claim(key, prompt.tokens)
-        slot = claim.slot
-        if claim.copy_from is not None:
-            loaded.model.copy(claim.copy_from.index, slot.index, claim.known)
-        self._share_prefix(loaded, slot, prompt.tokens[: prompt.prefix])
-        del slot.tokens[len(prompt.tokens) - _LEAST_UNREAD :]
+            answer, opening = self._begin_call(loaded, job)
+        slot = self._claim(loaded, key, prompt)
         job_state = _Job(
             key,
             slot,
@@ -147,6 +139,31 @@ class ThinkerEngine:
             job_state.sequence = prompt.tokens + list(opening.tokens)
             job_state.early = opening.text
         self._jobs[key] = job_state
+
+    def _begin_call(self, loaded: _Loaded, job: ThinkJob) -> tuple[CallAnswer, Piece]:
+        """Raises ValueError when the tools cannot be used: that is the job's fault, not the engine's."""
+        try:
+            answer = loaded.call(job)
+            return answer, answer.begin()
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError("the tools' parameters cannot be used to force a call") from error
+
+    def _claim(self, loaded: _Loaded, key: JobKey, prompt: Prompt) -> Slot:
+        """A slot that knows what it can of the prompt. It is free again when it cannot be filled."""
+        claim = self._table.claim(key, prompt.tokens)
+        slot = claim.slot
+        try:
+            if claim.copy_from is not None:
+                loaded.model.copy(claim.copy_from.index, slot.index, claim.known)
+            self._share_prefix(loaded, slot, prompt.tokens[: prompt.prefix])
+        except Exception:
+            slot.tokens = []  # what was written is unknown
+            self._table.release(slot)
+            raise
+        del slot.tokens[len(prompt.tokens) - _LEAST_UNREAD :]
+        return slot
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         """A prompt is whole when it is started: there is nothing to feed."""
@@ -316,8 +333,8 @@ class _Loaded:
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer)
         self.prefixes = PrefixCache(prefix_bytes)
-        self._grammars = CallGrammars(str(tokenizer.path), tokenizer.vocabulary, END)
         self._closing = ClosingTokens(tokenizer)
+        self._grammars = CallGrammars(tokenizer, END, self._closing)
         self._unspeakable = unspeakable_tokens(tokenizer)
 
     def spoken(self, job: ThinkJob, length: AnswerLength) -> SpokenAnswer:

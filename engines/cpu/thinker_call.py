@@ -18,6 +18,8 @@ from session_server.errors import EngineFault
 
 _MOST_CLOSING = 4096
 _DIGITS = [str(digit).encode() for digit in range(1, 10)]
+_WORDS = (b"n", b"f", b"t")
+"""null, false and true end sooner than an object or a list that may have to hold others."""
 _LONGEST = 1 << 20
 _FREE_TEXT = 8
 """Where more than one in so many tokens is allowed, a string is open."""
@@ -31,7 +33,7 @@ class ClosingTokens:
         pieces = [tokenizer.piece(token) for token in range(tokenizer.vocabulary)]
         self._in_string = [pieces.index(b'"')]
         # a number may have to go on; zeros alone need never make it valid
-        self._outside = [pieces.index(mark) for mark in (b"}", b"]", b",", *_DIGITS)]
+        self._outside = [pieces.index(mark) for mark in (b"}", b"]", b",", *_DIGITS, *_WORDS)]
         lengths = [len(piece) or _LONGEST for piece in pieces]
         self._lengths = np.array(lengths, np.int64)
         self._free_text = tokenizer.vocabulary // _FREE_TEXT
@@ -105,4 +107,4 @@ class CallAnswer:
 
     def _consume(self, token: int) -> None:
         if not self._matcher.consume_token(token):
-            raise EngineFault(f"the grammar refused a token: {self._matcher.get_error()}"[:200])
+            raise EngineFault("the call's arguments cannot be continued")

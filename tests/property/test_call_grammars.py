@@ -63,9 +63,10 @@ def kit(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[SmolTokenizer, CallGrammars, ClosingTokens]:
     path: Path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    vocabulary = write_tokenizer(path)
+    write_tokenizer(path)
     tokenizer = SmolTokenizer(path)
-    return tokenizer, CallGrammars(str(path), vocabulary, END), ClosingTokens(tokenizer)
+    closing = ClosingTokens(tokenizer)
+    return tokenizer, CallGrammars(tokenizer, END, closing), closing
 
 
 def fits(value: object, schema: dict[str, Any]) -> bool:
@@ -156,3 +157,78 @@ def test_odd_schemas_still_give_an_object(
         text += piece.text
     call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
     assert call["name"] == "f"
+
+
+def _object(n: object) -> dict[str, Any]:
+    return {"type": "object", "properties": {"n": n}, "required": ["n"]}
+
+
+ENDLESS: list[dict[str, Any]] = [
+    _object({"$ref": "#"}),
+    _object({"$ref": "#/properties/n"}),
+    _object({"type": "array", "items": {"$ref": "#"}, "minItems": 1}),
+    _object({"type": "array", "prefixItems": [{"$ref": "#"}], "minItems": 1}),
+    _object({"anyOf": [{"$ref": "#"}, {"type": "null"}]}),
+    {"$ref": "#"},
+    {"type": "object", "properties": {"n": {"$ref": "#/properties/n"}}},
+    {**_object({"$ref": "#/$defs/a"}), "$defs": {"a": _object({"$ref": "#/$defs/a"})}},
+    {**_object({}), "required": [], "properties": {"n": _object({"$ref": "#/properties/n"})}},
+]
+UNREASONABLE: list[dict[str, Any]] = [
+    {"type": "string", "minLength": 9999},
+    {"type": "string", "minLength": 1e300},
+    {"type": "string", "minLength": 5, "maxLength": 2},
+    {"type": "string", "maxLength": float("inf")},
+    {"type": "string", "minLength": "x"},
+    {"type": "array", "items": {"type": "string"}, "minItems": 5000},
+    {"type": "integer", "minimum": 5, "maximum": 1},
+    {"type": "integer", "minimum": 0.2, "maximum": 0.8},
+    {"type": "integer", "minimum": 10**40},
+    {"type": "number", "exclusiveMinimum": 5, "maximum": 5},
+    {"type": "integer", "multipleOf": 0},
+    {"type": ["array", "string"], "minItems": 9999, "minLength": 9999},
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "schema",
+    [*ENDLESS, *map(_object, UNREASONABLE), *({"properties": {"n": u}} for u in UNREASONABLE)],
+    ids=lambda schema: json.dumps(schema)[:60],
+)
+def test_a_schema_that_no_short_value_fits_does_not_make_the_call_endless(
+    kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens], schema: dict[str, Any], seed: int
+) -> None:
+    tokenizer, grammars, closing = kit
+    matcher = grammars.matcher([FunctionSpec("f", "", json.dumps(schema))])
+    answer = CallAnswer(tokenizer, matcher, closing, BUDGET)
+    rng = np.random.default_rng(seed)
+    piece = answer.begin()
+    text, tokens = piece.text, len(piece.tokens)
+    while piece.reason is None:
+        piece = answer.advance(rng.standard_normal(tokenizer.vocabulary).astype(np.float32))
+        text += piece.text
+        tokens += len(piece.tokens)
+    assert tokens < 1000
+    arguments = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert isinstance(arguments["arguments"], dict)
+    assert set(arguments["arguments"]) >= set(schema.get("required", ()))
+
+
+def test_a_list_that_may_end_keeps_its_shape(
+    kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens],
+) -> None:
+    """A reference to the whole that may be left out is no endless one."""
+    tokenizer, grammars, _ = kit
+    schema = {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}},
+        "required": ["value"],
+    }
+    matcher = grammars.matcher([FunctionSpec("f", "", json.dumps(schema))])
+    call = '{"name": "f", "arguments": {"value": 1, "next": {"value": 2}}}'
+    assert matcher.validate_tokens(tokenizer.encode("<tool_call>" + call)) == len(
+        tokenizer.encode("<tool_call>" + call)
+    )
+    wrong = tokenizer.encode("<tool_call>" + call.replace('{"value": 2}', "7"))
+    assert matcher.validate_tokens(wrong) < len(wrong)
