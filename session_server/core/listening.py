@@ -276,6 +276,9 @@ class Listening:
         respond = self._context.settings.turn_detection.create_response
         self.close_speech(utterance, end)
         self._turns.commit(utterance.item_id, utterance.start, end, respond)
+        if respond and self._turn.state is TurnState.LISTENING and not self._responses.busy:
+            # it had no words, and its response is over already: what follows an answer follows it
+            self._turn.apply(TurnEvent.ANSWER_STARTED)
 
     def close_speech(self, utterance: Utterance, end: int) -> None:
         """`speech_stopped`, and no open utterance any more; what was begun ahead of the commit stays."""

@@ -49,6 +49,7 @@ from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
+from session_server.core.turns_to_answer import TurnsToAnswer
 from session_server.core.works import Works
 from session_server.media import OUTPUT_RATE, samples_to_ms
 
@@ -78,6 +79,7 @@ class Responses:
         self.live: dict[str, Response] = {}
         """Announced and not ended, out-of-band ones too."""
         self.spoken = SpokenAnswers(context, self.sending)
+        self._turns = TurnsToAnswer(context)
 
     @property
     def busy(self) -> bool:
@@ -105,37 +107,46 @@ class Responses:
         output = OutputItems(context, response_id, wanted.modality, wanted.out_of_band)
         return Response(response_id, lane, epoch, wanted, Phase.WAITING, output, ledger)
 
-    def create(self, wanted: Plan, turn_end_ns: int | None = None) -> Response:
-        """Announce a response and start it as soon as its context is complete."""
-        response = self.build(wanted, 1 if wanted.out_of_band else self.epoch)
-        response.turn_end_ns = turn_end_ns
+    def create(self, wanted: Plan) -> None:
+        """Announce a response that was asked for, and start it as soon as its context is complete."""
+        self._begin(self.build(wanted, 1 if wanted.out_of_band else self.epoch))
+
+    def _begin(self, response: Response) -> None:
         self._announce(response)
+        wanted = response.plan
         if self.draining:
             self.fail(response, "server_error", "The server is shutting down.")
         elif wanted.out_of_band and len(self.live) > self._context.params.max_out_of_band:
             self.fail(response, "inference_rate_limit_exceeded", "Too many responses at once.")
+        elif self._turns.are_empty(response.id):
+            self._end(response, "completed")
         else:
             if wanted.input_items is None:
-                pending = (
-                    self._works.pending_transcripts()
-                )  # of open speech, too: that is no context
+                pending = self._works.pending_transcripts()  # of open speech, too: no context
                 items = self._context.conversation
                 response.waiting_for = {item_id for item_id in pending if item_id in items}
             if not response.waiting_for:
                 self.start(response)
-        return response
 
-    def create_for_turn(self, turn_end_ns: int) -> None:
-        """The automatic response to a user turn; behind a running one it is queued, once."""
+    def create_for_turn(self, turn_end_ns: int, item_id: str | None = None) -> None:
+        """The automatic response to a user turn (None: to silence); behind a running one it is queued, once."""
+        self._turns.ask(item_id)
         self.queued = self.active is not None
         self._queued_turn_ns = turn_end_ns
         if not self.queued:
-            self.create(plan(self._context.settings, ResponseOverrides()), turn_end_ns)
+            self._create_automatic()
+
+    def _create_automatic(self) -> None:
+        self.queued = False
+        response = self.build(plan(self._context.settings, ResponseOverrides()), self.epoch)
+        self._turns.take(response.id)
+        response.turn_end_ns = self._queued_turn_ns
+        self._begin(response)
 
     def start_queued(self) -> None:
         """The answer that a turn is waiting for, once none is active."""
         if self.queued and self.active is None:
-            self.create_for_turn(self._queued_turn_ns)
+            self._create_automatic()
 
     def adopt(self, draft: Response, turn_end_ns: int) -> None:
         """A draft becomes the answer: announce it, then all that it brought so far."""
@@ -154,6 +165,8 @@ class Responses:
         self.live[response.id] = response
         if not response.plan.out_of_band:
             self.active = response
+            if not self.queued:
+                self._turns.forget()
             self.last_id = response.id
             response.ledger.floor_ns = self.sending.lane_busy_until()
         self._context.emit(
@@ -206,11 +219,13 @@ class Responses:
         return heard
 
     def transcript_known(self, item_id: str) -> None:
-        """A transcript came, or its item is gone: start what waited for it."""
+        """A transcript came, or its item is gone: start what waited for it, or end what has no words to answer."""
         for response in list(self.live.values()):
             if item_id in response.waiting_for:
                 response.waiting_for.discard(item_id)
-                if not response.waiting_for:
+                if self._turns.are_empty(response.id):
+                    self._end(response, "completed")
+                elif not response.waiting_for:
                     self.start(response)
 
     def transcript_failed(self, item_id: str, message: str) -> None:
@@ -344,6 +359,9 @@ class Responses:
             if response.ended:
                 self.spoken.keep_heard(response)
             else:
+                called = set(response.output.ids()) - {response.output.message_id}
+                if reason == "turn_detected" and not said and not called:
+                    self._turns.leave(response.id)
                 response.output.close(said, ItemStatus.INCOMPLETE)
                 self._end(response, status, reason, error)
 
@@ -364,6 +382,7 @@ class Responses:
         context = self._context
         response.phase = Phase.ENDED
         del self.live[response.id]
+        self._turns.end(response.id)
         for timer in (Timer.PROGRESS, Timer.GENERATION, Timer.PACE):
             context.timers.clear(timer, response.id)
         context.emit(AnnounceResponseDone(response.view(status, reason, error)))

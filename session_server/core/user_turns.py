@@ -4,9 +4,12 @@ An utterance (speech found by turn detection) has its item id from the start. Wh
 are asked for, and with `speculate` an answer is drafted from them; both are thrown away if speech goes on.
 At the end of turn the item is committed and the draft adopted, or the response waits for the words.
 
-A user item without words (noise) is kept, and answered all the same: clients wait for the response; the prompt then has
-no message for it. Failing recognition fails the responses that wait for it, and tells a client that asked for
-transcripts.
+A user item without words (noise) is kept; no prompt has a message for it. Clients wait for its automatic response, so
+there is one, which ends at once: completed, no output, nothing generated. It is answered only together with turns that
+have words: queued ones, or one whose answer it cut off before any of that was heard. Responses that the client asks
+for, and the one to the user's silence (idle timeout), are generated whatever was heard.
+
+Failing recognition fails the responses that wait for it, and tells a client that asked for transcripts.
 """
 
 from __future__ import annotations
@@ -132,11 +135,11 @@ class UserTurns:
         self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
         self._buffer.drop_before(end)
         self._responses.spoken.fix_texts()
-        self._respond(ahead, respond)
+        self._respond(item_id, ahead, respond)
         if text is not None:
             self._announce_words(item_id, 0, text, end - start)
 
-    def _respond(self, ahead: Ahead | None, respond: bool) -> None:
+    def _respond(self, item_id: str, ahead: Ahead | None, respond: bool) -> None:
         if ahead is not None and ahead.draft is not None:
             free = self._responses.active is None and not self._responses.draining
             if respond and free:
@@ -146,7 +149,7 @@ class UserTurns:
                 return
             self._drop_draft(ahead)
         if respond:
-            self._responses.create_for_turn(self._context.now)
+            self._responses.create_for_turn(self._context.now, item_id)
 
     def add_item(self, item: Message, committed: bool) -> None:
         """Put a user item at the end of the conversation and announce it."""

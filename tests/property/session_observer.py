@@ -37,6 +37,7 @@ class Observer:
         self.purged: set[str] = set()
         self.born: dict[str, int] = {}
         self.drafts: set[str] = set()
+        self.started: set[str] = set()
 
     def see(self, action: a.Action) -> None:
         assert not (self.closed and type(action).__name__.startswith("Announce"))
@@ -70,6 +71,8 @@ class Observer:
         view = action.response
         self._live(view.id)
         self.done.add(view.id)
+        if view.status == "completed" and view.id not in self.started:
+            assert (view.output, view.usage) == ((), a.Usage()), "an answer out of nothing"
         assert view.status in ("completed", "cancelled", "incomplete", "failed")
         assert view.usage is not None
         assert not [i for i, r in self.output_open.items() if r == view.id], "I3: open items"
@@ -231,6 +234,8 @@ class Observer:
         self.drafts.discard(action.response_id)
 
     def _on_StartGeneration(self, action: a.StartGeneration) -> None:
+        assert action.response_id not in self.done, "begun after its end"
+        self.started.add(action.response_id)
         if action.epoch is None:
             assert not self.drafts, "a draft was left running"
             self.drafts.add(action.response_id)

@@ -334,16 +334,6 @@ def test_transcript_usage_counts_the_seconds():
     assert d.one(a.AnnounceTranscript).seconds == pytest.approx(1.152)
 
 
-def test_noise_without_words_is_still_answered_with_nothing_in_the_prompt():
-    d = Drive(params=NO_DRAFTS, transcribe=True)
-    d.speak(640)
-    d.hush(512)
-    d.transcribe("  ")
-    assert d.one(a.StartGeneration).messages == ()
-    assert d.one(a.AnnounceTranscript).transcript == ""
-    assert not d.take(a.AnnounceTranscriptDelta)
-
-
 def test_failed_recognition_fails_the_answer_and_the_session_listens_on():
     d = Drive(params=NO_DRAFTS, transcribe=True)
     d.speak(640)
