@@ -13,8 +13,8 @@ from session_server.runtime.loop import run
 def check(options: argparse.Namespace) -> int:
     loaded = settings(options, quiet=True)
     if not options.json:
-        rows = [[s.key, _shown(s.value), s.source] for s in loaded.settings()]
-        table("settings", ["key", "value", "source"], rows)
+        rows = [[s.key, s.source, _shown(s.value)] for s in loaded.settings()]
+        table("settings", ["key", "source", "value"], rows)
         console.print()
     report = run(look_at_everything(patient(options, loaded.config)))
     if options.json:

@@ -63,11 +63,17 @@ def tell(who: str, text: str) -> None:
 def table(title: str, headings: list[str], rows: list[list[str]]) -> None:
     """A table; names (the first column) stay whole, the others take the room that is left."""
     made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    made.show_header = any(headings)
     for k, heading in enumerate(headings):
         made.add_column(heading, overflow="fold", no_wrap=k == 0)
     for row in rows:
         made.add_row(*(escape(cell) for cell in row))
-    console.print(made)
+    if sys.stdout.isatty():
+        console.print(made)
+        return
+    with console.capture() as held:
+        console.print(made)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in held.get().splitlines())
 
 
 class FetchBars:
