@@ -20,7 +20,7 @@ from engines.cpu.chat_template import CALL_CLOSE, CALL_OPEN
 from engines.cpu.grammar_bounds import drop_unreasonable
 from engines.cpu.grammar_refs import finite
 from engines.cpu.smollm_tokenizer import SmolTokenizer
-from engines.cpu.thinker_call import CallAnswer, ClosingTokens
+from engines.cpu.thinker_call import MOST_CHOICES, CallAnswer, ClosingTokens
 
 Schema = Mapping[str, Any]
 
@@ -28,9 +28,12 @@ LONGEST_STRING = 60
 MOST_ITEMS = 3
 LARGEST_NUMBER = 1_000_000
 _DEEPEST = 8
-LONGEST_SCHEMA = 16_384
-"""In characters. A longer one does not fit the prompt either: only its names are used."""
+LONGEST_SCHEMAS = 16_384
+"""All tools' schemas together, in characters. What is beyond does not fit the prompt either: any flat object will do.
+Compiling is for the engine's thread: everybody waits meanwhile."""
 _MOST_KEPT = 256
+_REHEARSALS = 1024
+"""Choices that all rehearsals of a call's tools may take together."""
 
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _SCALAR: Schema = {
@@ -164,26 +167,37 @@ class CallGrammars:
             str(tokenizer.path), n_vocab=tokenizer.vocabulary, eos_token=end
         )
         self._kept: dict[str, Schema] = {}
+        self._choices_left = _REHEARSALS
 
     def matcher(self, tools: Sequence[FunctionSpec]) -> LLMatcher:
         """A matcher at the start of a call of one of `tools`. Raises ValueError when there are none."""
         if not tools:
             raise ValueError("a call was demanded, but there are no tools")
         names = [tool.name for tool in tools]
-        matcher = self._match(names, [self._usable(tool.parameters) for tool in tools])
+        matcher = self._match(names, self._schemas(tools))
         if matcher.is_error():  # too much in all
             matcher = self._match(names, [_ANYTHING] * len(tools))
         if matcher.is_error():
             raise ValueError("the tools cannot be used to force a call")
         return matcher
 
+    def _schemas(self, tools: Sequence[FunctionSpec]) -> list[Schema]:
+        """Per tool the narrowed schema, or the nearest one under which a call can be made."""
+        schemas, room = [], LONGEST_SCHEMAS
+        self._choices_left = _REHEARSALS
+        for tool in tools:
+            room -= len(tool.parameters)
+            schemas.append(_ANYTHING if room < 0 else self._usable(tool.parameters))
+        return schemas
+
     def _usable(self, parameters: str) -> Schema:
-        """The narrowed schema, or the nearest one under which a call can be made."""
         usable = self._kept.get(parameters)
         if usable is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            usable = self._kept[parameters] = self._nearest(parameters)
+            usable = self._nearest(parameters)
+            if self._choices_left > 0:  # else it might have done better by itself
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[parameters] = usable
         return usable
 
     def _nearest(self, parameters: str) -> Schema:
@@ -193,7 +207,7 @@ class CallGrammars:
             schema = {}
         if not schema:
             schema = {"type": "object", "properties": {}}
-        for simplify in _TRIES if len(parameters) <= LONGEST_SCHEMA else (_names_only,):
+        for simplify in _TRIES:
             try:
                 usable = narrowed(simplify(schema)) | {"x-guidance": _LAYOUT}
                 if self._works(usable):
@@ -207,9 +221,14 @@ class CallGrammars:
         grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema))
         if LLMatcher.validate_grammar(grammar, self._tokenizer):
             return False
-        answer = CallAnswer(self._characters, self._match(["f"], [schema]), self._closing, 1)
-        piece = answer.begin()
-        text = piece.text if piece.reason is not None else piece.text + answer.finish().text
+        most = min(MOST_CHOICES, self._choices_left)
+        matcher = self._match(["f"], [schema])
+        answer = CallAnswer(self._characters, matcher, self._closing, 1, most)
+        try:
+            piece = answer.begin()
+            text = piece.text if piece.reason is not None else piece.text + answer.finish().text
+        finally:
+            self._choices_left -= most - answer.choices_left
         call = json.loads(text.removeprefix(CALL_OPEN).removesuffix(CALL_CLOSE))
         return isinstance(call["arguments"], dict)
 

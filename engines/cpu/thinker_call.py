@@ -16,7 +16,8 @@ from engines.cpu.smollm_tokenizer import CharacterStream, SmolTokenizer
 from engines.cpu.thinker_piece import STOP, Piece
 from session_server.errors import EngineFault
 
-_MOST_CLOSING = 4096
+MOST_CHOICES = 512
+"""Choices on the way to a call's end; each takes about half a millisecond, and everybody waits for it."""
 _DIGITS = [str(digit).encode() for digit in range(1, 10)]
 _WORDS = (b"n", b"f", b"t")
 """null, false and true end sooner than an object or a list that may have to hold others."""
@@ -49,15 +50,22 @@ class ClosingTokens:
 
 
 class CallAnswer:
-    """One call. After `budget` tokens it is closed without the model's help."""
+    """One call. After `budget` tokens it is closed without the model's help, which takes at most `most_choices`
+    choices."""
 
     def __init__(
-        self, tokenizer: SmolTokenizer, matcher: LLMatcher, closing: ClosingTokens, budget: int
+        self,
+        tokenizer: SmolTokenizer,
+        matcher: LLMatcher,
+        closing: ClosingTokens,
+        budget: int,
+        most_choices: int = MOST_CHOICES,
     ) -> None:
         self._vocabulary = tokenizer.vocabulary
         self._matcher = matcher
         self._closing = closing
         self._budget = budget
+        self.choices_left = most_choices
         self._characters = CharacterStream(tokenizer)
         self._count = 0
 
@@ -98,11 +106,12 @@ class CallAnswer:
     def _close(self) -> list[int]:
         tokens = self._forced()
         while not self._matcher.is_stopped():
+            if self.choices_left <= 0:
+                raise EngineFault("the call's arguments cannot be brought to an end")
+            self.choices_left -= 1
             token = self._closing.choose(self._allowed())
             self._consume(token)
             tokens += [token, *self._forced()]
-            if len(tokens) > _MOST_CLOSING:
-                raise EngineFault("the call's arguments cannot be brought to an end")
         return tokens
 
     def _consume(self, token: int) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from engines.base import FunctionSpec
 from engines.cpu.grammar import CallGrammars
 from engines.cpu.smollm_tokenizer import END, SmolTokenizer
-from engines.cpu.thinker_call import CallAnswer, ClosingTokens
+from engines.cpu.thinker_call import MOST_CHOICES, CallAnswer, ClosingTokens
 from tests.unit.engines.cpu.conftest import write_tokenizer
 
 pytestmark = pytest.mark.property
@@ -105,6 +105,15 @@ def _fits_kind(value: object, kind: str, schema: dict[str, Any]) -> bool:
     return False
 
 
+def demand(schema: dict[str, Any]) -> int:
+    """About how many choices a value takes at most."""
+    parts = [demand(part) for part in schema.get("anyOf", ())]
+    parts += [sum(map(demand, schema.get("properties", {}).values()))]
+    if schema.get("type") == "array":
+        parts.append(max(3, schema.get("minItems", 0)) * demand(schema["items"]))
+    return 10 + schema.get("minLength", 0) + max(parts)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schema=SCHEMAS, seed=st.integers(0, 1000), budget=st.sampled_from([1, 40, BUDGET]))
 def test_calls_end_and_fit(
@@ -113,6 +122,7 @@ def test_calls_end_and_fit(
     seed: int,
     budget: int,
 ) -> None:
+    assume(demand(schema) <= MOST_CHOICES * 3 // 4)
     tokenizer, grammars, closing = kit
     tools = [FunctionSpec("f", "", json.dumps(schema)), FunctionSpec('g "x"', "", "{}")]
     answer = CallAnswer(tokenizer, grammars.matcher(tools[: 1 + seed % 2]), closing, budget)
@@ -232,3 +242,31 @@ def test_a_list_that_may_end_keeps_its_shape(
     )
     wrong = tokenizer.encode("<tool_call>" + call.replace('{"value": 2}', "7"))
     assert matcher.validate_tokens(wrong) < len(wrong)
+
+
+def test_many_heavy_tools_do_not_hold_everybody_up(
+    kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Choices made in rehearsals are the cost; they are counted, and bounded whatever the tools are."""
+    tokenizer, grammars, closing = kit
+    choices = 0
+    choose = closing.choose
+
+    def counted(allowed: Any) -> int:
+        nonlocal choices
+        choices += 1
+        return choose(allowed)
+
+    monkeypatch.setattr(closing, "choose", counted)
+    tools = []
+    for i in range(100):
+        names = [f"p{i}_{j}" for j in range(40)]
+        heavy = {"type": "string", "minLength": 190}
+        schema = {"type": "object", "properties": dict.fromkeys(names, heavy), "required": names}
+        tools.append(FunctionSpec(f"f{i}", "", json.dumps(schema)))
+    matcher = grammars.matcher(tools)
+    assert choices <= 1024
+    answer = CallAnswer(tokenizer, matcher, closing, 20)
+    text = answer.begin().text + answer.finish().text
+    call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert isinstance(call["arguments"], dict)
