@@ -10,7 +10,7 @@ Output of an unknown or ended response is stale: dropped here and counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from session_server.core.actions import (
     AdoptDraft,
@@ -18,6 +18,7 @@ from session_server.core.actions import (
     AnnounceResponseCreated,
     AnnounceResponseDone,
     CancelGeneration,
+    PromptMessage,
     PurgeAudio,
     RaiseFence,
     StartGeneration,
@@ -41,7 +42,7 @@ from session_server.core.events import (
     WorkFailed,
 )
 from session_server.core.heard_text import Clause
-from session_server.core.items import ItemStatus
+from session_server.core.items import Item, ItemStatus
 from session_server.core.output_items import OutputItems
 from session_server.core.playback import PlaybackLedger
 from session_server.core.prompt import prompt_messages, user_message
@@ -177,7 +178,7 @@ class Responses:
         """Hand the prompt to the engine. `extra_user_text`: a turn that is no item yet (a draft's)."""
         context, wanted = self._context, response.plan
         items = context.conversation if wanted.input_items is None else wanted.input_items
-        messages = prompt_messages(items, context.params.prompt_items, self._heard_so_far())
+        messages = self._prompt(items)
         if extra_user_text is not None:
             messages = (*messages, user_message(extra_user_text))
         if response.phase is Phase.WAITING:
@@ -203,20 +204,16 @@ class Responses:
     def warm_prefix(self) -> None:
         """Let the engine read the conversation so far, while the user still speaks."""
         context, settings = self._context, self._context.settings
-        messages = prompt_messages(
-            context.conversation, context.params.prompt_items, self._heard_so_far()
-        )
-        context.emit(
-            WarmPrefix(settings.instructions, messages, settings.tools, settings.tool_choice)
-        )
+        said = self._prompt(context.conversation)
+        context.emit(WarmPrefix(settings.instructions, said, settings.tools, settings.tool_choice))
 
-    def _heard_so_far(self) -> dict[str, str]:
-        """What was heard of items that are still in progress: nothing else of them may enter a prompt."""
+    def _prompt(self, items: Iterable[Item]) -> tuple[PromptMessage, ...]:
+        """Of items that are still in progress only what was heard may enter."""
         heard = {}
         for response in self.live.values():
             if response.output.message_id is not None and not response.plan.out_of_band:
                 heard[response.output.message_id] = self.spoken.heard_text(response)
-        return heard
+        return prompt_messages(items, self._context.params.prompt_items, heard)
 
     def transcript_known(self, item_id: str) -> None:
         """A transcript came, or its item is gone: start what waited for it, or end what has no words to answer."""

@@ -43,6 +43,7 @@ class TurnTiming:
             case actions.AnnounceCommitted():
                 self._turn_decided(now)
             case actions.AnnounceResponseDone(response):
+                self._waiting = False  # a turn without words has no first audio
                 self._metrics.count("responses", response.status)
             case actions.AnnounceError(code):
                 self._metrics.count("client_errors", code)

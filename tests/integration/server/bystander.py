@@ -32,7 +32,7 @@ class Bystander:
         await caller.send({"type": "response.cancel"})
         assert (await caller.ended(name))["status"] == "cancelled"
         report = verify(caller.pcm(name), name)
-        assert report.faults == ()
+        assert report.faults == (), report
         assert report.samples > 0
         assert caller.streams[name].longest_gap_s() <= LONGEST_GAP_S
         await assert_answers(caller, "And now")
