@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "session_server.cli": BASE | {"session_server.runtime", "session_server.config", "session_server.observability"},
     "session_server": BASE,
     "engines": BASE,
-    "loadgen": BASE | {"session_server.protocol", "session_server.clock", "session_server.config"},
+    "loadgen": BASE
+    | {"session_server.protocol", "session_server.clock", "session_server.config", "session_server.runtime.simulation"},
 }  # fmt: skip
 
 FORBIDDEN_IN_PURE = {

@@ -1,0 +1,14 @@
+"""The simulation as the load generator's commands see it: what to run, and how."""
+
+from __future__ import annotations
+
+from session_server.runtime.simulation import (
+    NetworkModel as NetworkModel,
+    SimulationReport as SimulationReport,
+    SimulationSpec as SimulationSpec,
+    Span as Span,
+    Workload as Workload,
+    find_profile as find_profile,
+    profile_names as profile_names,
+    simulate as simulate,
+)
