@@ -222,7 +222,7 @@ async def test_a_refusal_is_one_clear_line(status, words):
 
 
 def test_no_server_is_one_clear_line_and_exit_code_3(capsys, monkeypatch):
-    monkeypatch.setattr("loadgen.cli.synthesised", lambda: MATERIAL)
+    monkeypatch.setattr("loadgen.cli.running.synthesised", lambda: MATERIAL)
     assert main(["run", "--url", "ws://127.0.0.1:9"]) == 3
     shown = capsys.readouterr().err
     assert "is the server running?" in shown

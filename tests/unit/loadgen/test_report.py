@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from loadgen import report as reports
-from loadgen.cli import main, realtime_url
+from loadgen.cli import main
+from loadgen.cli.running import realtime_url
 from loadgen.driver_ws import Outcome
 from loadgen.server_probe import Sample, metrics_url, parse
 from session_server.errors import ConfigError
@@ -148,7 +149,7 @@ def test_an_exposition_is_read_with_its_labels_summed():
 def test_wrong_arguments_are_named_in_one_line_with_exit_code_2(
     arguments, named, capsys, monkeypatch
 ):
-    monkeypatch.setattr("loadgen.cli.synthesised", lambda: None)
+    monkeypatch.setattr("loadgen.cli.running.synthesised", lambda: None)
     assert main(["run", "--url", "ws://127.0.0.1:9", *arguments]) == 2
     shown = capsys.readouterr().err.strip()
     assert named in shown

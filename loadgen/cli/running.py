@@ -1,7 +1,4 @@
-"""`session-loadgen`: speak to a server as many users at once, and say how it felt.
-
-Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no session could be opened.
-"""
+"""`session-loadgen run`: a load against a real server, its report, and whether its bars held."""
 
 from __future__ import annotations
 
@@ -10,42 +7,21 @@ import asyncio
 import random
 import sys
 import urllib.parse
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from loadgen import report as reports
-from loadgen.arrivals import FORMS, arrivals
-from loadgen.driver_ws import Load, Outcome, RunFailed, WsDriver
+from loadgen.arrivals import arrivals
+from loadgen.driver_ws import Load, Outcome, WsDriver
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
 from loadgen.virtual_user import Plan
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
-
-EXTENSIONS = ("playback",)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The console script."""
-    options = _parser().parse_args(argv)
-    console = Console(stderr=True)
-    try:
-        code: int = options.command(options, console)
-    except ConfigError as fault:
-        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
-        return 2
-    except RunFailed as fault:
-        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
-        return 3
-    except KeyboardInterrupt:
-        console.print("session-loadgen: interrupted", markup=False)
-        return 130
-    return code
 
 
 def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
@@ -61,59 +37,7 @@ def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
     return urllib.parse.urlunsplit((scheme, parts.netloc, path, urllib.parse.urlencode(query), ""))
 
 
-def _number(kind: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:  # noqa: ANN401
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not within {least:g} and {most:g}")
-        return value
-
-    parse.__name__ = kind.__name__
-    return parse
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="session-loadgen",
-        description="Speak to a realtime server as many users who listen, acknowledge and interrupt.",
-        epilog="Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no session could be opened.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="run a load and report it", allow_abbrev=False))
-    show = commands.add_parser("report", help="print a report, or two side by side with ratios")
-    show.add_argument("files", nargs="+", type=Path, metavar="FILE", help="one or two report files")
-    show.set_defaults(command=_show)
-    return parser
-
-
-def _add_run(run: argparse.ArgumentParser) -> None:
-    # fmt: off
-    add = run.add_argument
-    add("--url", required=True, help="the server, like ws://127.0.0.1:8000/v1/realtime")
-    add("--driver", choices=("ws",), default="ws", help="how users connect (default: ws)")
-    add("--users", type=_number(int, 1, 1000), default=1, metavar="N", help="users at once (default: 1)")
-    add("--turns", type=_number(int, 1, 100_000), default=5, metavar="T", help="turns of each user in a session (default: 5)")
-    add("--rounds", type=_number(int, 1, 100_000), default=1, metavar="R", help="sessions of each user, one after another (default: 1)")
-    add("--barge-in", type=_number(float, 0, 1), default=0.0, metavar="P", help="share of answers that the user interrupts (default: 0)")
-    add("--backchannel", type=_number(float, 0, 1), default=0.0, metavar="P", help='share of answers into which the user says "mhm" (default: 0)')
-    add("--seed", type=int, default=0, metavar="S", help="same seed, same behaviour of the users (default: 0)")
-    add("--turn-detection", choices=("server_vad", "semantic_vad"), default="server_vad", help="who decides that a turn has ended (default: server_vad)")
-    add("--silence-ms", type=_number(int, 50, 10_000), metavar="M", help="silence that ends a turn, server_vad only (default: the server's)")
-    add("--pause", type=_number(float, 0, 600), default=1.0, metavar="S", help="mean pause between an answer and the next question, in seconds (default: 1)")
-    add("--turn-limit", type=_number(float, 1, 3600), default=30.0, metavar="S", help="longest wait for the server, in seconds (default: 30)")
-    add("--arrivals", default="ramp:2", metavar="FORM", help=f"{FORMS} (default: ramp:2)")
-    add("--speech", type=Path, metavar="DIR", help="wav or flac files to speak; NAME.txt beside NAME.wav has the words (default: synthesised)")
-    add("--backchannel-speech", type=Path, metavar="DIR", help="recordings of backchannels, with --speech")
-    add("--extensions", action="append", choices=EXTENSIONS, default=[], help="opt in to an extension of the protocol")
-    add("--api-key", metavar="KEY", help="sent as bearer key")
-    add("--server-pid", type=int, metavar="PID", help="where to read CPU and memory if /metrics cannot be reached")
-    add("--report", type=Path, metavar="FILE", help="write the report as JSON")
-    add("--slo", type=Path, metavar="FILE", help="YAML of bars like `ttfa_ms.p95: {max: 1500}`; a missed one exits with 1")
-    # fmt: on
-    run.set_defaults(command=_run)
-
-
-def _run(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> int:
     bars = read_bars(options.slo) if options.slo is not None else []
     judge(
         bars, _report(options, Outcome(), "", None)
@@ -164,18 +88,6 @@ def _fast_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
     return uvloop.new_event_loop()
-
-
-def _show(options: argparse.Namespace, console: Console) -> int:
-    files: list[Path] = options.files
-    if len(files) > 2:
-        raise ConfigError("report takes one or two files")
-    found = [(str(path), reports.read(path)) for path in files]
-    if len(found) == 1:
-        reports.print_report(found[0][1], console)
-    else:
-        reports.print_comparison(found[0], found[1], console)
-    return 0
 
 
 def _verdict(bars: list[Bar], report: dict[str, Any], console: Console) -> int:
@@ -236,7 +148,3 @@ def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
         "player": {"quantum_ms": 20, "pre_roll_ms": 0},
         "network": "real sockets, nothing added",
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,43 @@
+"""`session-loadgen COMMAND`: speak to a server as many users, or to a simulated one, and say how it felt.
+
+Parses, calls what does the work, prints. A command's module is imported only when that command runs, so that help is
+quick and plots are asked for by nobody who draws none.
+
+Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no session could be opened; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+# OpenBLAS and OpenMP spin after each product and starve the event loop; must be set before numpy is imported.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+from rich.console import Console  # noqa: E402
+
+from loadgen.cli.parser import parse  # noqa: E402
+from session_server.errors import ConfigError, SessionServerError  # noqa: E402
+
+OK, MISSED, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script."""
+    options = parse(sys.argv[1:] if argv is None else argv)
+    console = Console(stderr=True)
+    try:
+        code: int = importlib.import_module(options.module).run(options, console)
+    except ConfigError as fault:
+        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
+        return WRONG
+    except SessionServerError as fault:
+        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
+        return FAILED
+    except KeyboardInterrupt:
+        console.print("session-loadgen: interrupted; no report was written", markup=False)
+        return INTERRUPTED
+    return code
