@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from session_server.runtime.simulation import (
+    Look as Look,
     NetworkModel as NetworkModel,
     SimulationReport as SimulationReport,
     SimulationSpec as SimulationSpec,
     Span as Span,
+    Watch as Watch,
     Workload as Workload,
     find_profile as find_profile,
+    hopeless as hopeless,
     profile_names as profile_names,
     simulate as simulate,
 )

@@ -17,3 +17,8 @@ from session_server.runtime.simulation.spec import (
     Span as Span,
     Workload as Workload,
 )
+from session_server.runtime.simulation.watch import (
+    Look as Look,
+    Watch as Watch,
+    hopeless as hopeless,
+)

@@ -38,6 +38,7 @@ from session_server.runtime.simulation.sim_session import SimSession
 from session_server.runtime.simulation.sim_user import SimUser
 from session_server.runtime.simulation.spec import SimulationSpec, Workload
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
+from session_server.runtime.simulation.watch import LOOK_NS, Look, Watch
 from session_server.runtime.stage_worker import Report, Worker
 from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
 
@@ -140,6 +141,7 @@ class Replica:
         self._profile = profile
         self._seed = f"{spec.seed}/{number}"
         self._slots = sessions
+        self._number = number
         self._new_id = SequentialIds()
         self._sessions: dict[str, SimSession] = {}
         self._opened = 0
@@ -160,13 +162,24 @@ class Replica:
             self._make_worker,
         )
 
-    def run(self) -> None:
+    def run(self, watch: Watch | None = None) -> int:
+        """Returns when it ended: earlier than the spec says if `watch` says so."""
         self.host.begin(self.loop)
         self.loop.run_until(0)
         self._arrivals()
         self.loop.at(int(self._spec.warm_up_s * NS_PER_S), self._sample_lead)
-        self.loop.run_until(self._end_ns)
+        ended = self._watched(watch) if watch is not None else self._end_ns
+        self.loop.run_until(ended)
         self._count_waste()
+        return ended
+
+    def _watched(self, watch: Watch) -> int:
+        warm_up_ns = int(self._spec.warm_up_s * NS_PER_S)
+        for instant in range(LOOK_NS, self._end_ns, LOOK_NS):
+            self.loop.run_until(instant)
+            if watch(Look(self._number, instant, self.records)) and instant > warm_up_ns:
+                return instant
+        return self._end_ns
 
     def stage_figures(self) -> dict[str, StageFigures]:
         return {

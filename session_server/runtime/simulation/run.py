@@ -18,6 +18,7 @@ from session_server.runtime.simulation.lockstep import lockstep_figures
 from session_server.runtime.simulation.measure import measure
 from session_server.runtime.simulation.replica import Replica, StageFigures
 from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
+from session_server.runtime.simulation.watch import Watch
 
 _HERE = Path(__file__).resolve()
 _PROFILE_FOLDERS = (
@@ -42,12 +43,15 @@ def find_profile(name: str) -> Profile:
     raise ConfigError(f"no profile {name}; there are {', '.join(profile_names())}")
 
 
-def simulate(spec: SimulationSpec, profile: Profile | None = None) -> SimulationReport:
-    """Run it. `profile`: one that was loaded already, instead of the spec's name."""
+def simulate(
+    spec: SimulationSpec, profile: Profile | None = None, watch: Watch | None = None
+) -> SimulationReport:
+    """Run it. `profile`: one that was loaded already, instead of the spec's name. `watch` may end it early."""
     profile = profile or find_profile(spec.profile)
     if profile.kind == "duplex":
         return SimulationReport({**_head(spec), **lockstep_figures(spec, profile)})
-    replicas = []
+    replicas: list[Replica] = []
+    end_ns = wanted_ns = int(spec.seconds * NS_PER_S)
     thresholds = gc.get_threshold()
     gc.set_threshold(
         200_000, 20, 100
@@ -56,15 +60,18 @@ def simulate(spec: SimulationSpec, profile: Profile | None = None) -> Simulation
         for number in range(spec.replicas):
             sessions = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
             replica = Replica(spec, profile, number, sessions)
-            replica.run()
+            end_ns = replica.run(watch)
             replicas.append(replica)
+            if end_ns < wanted_ns:
+                break
     finally:
         gc.set_threshold(*thresholds)
-    return SimulationReport(_figures(spec, replicas))
+    stopped_at_s = end_ns / NS_PER_S if end_ns < wanted_ns else None
+    return SimulationReport({**_figures(spec, replicas, end_ns), "stopped_at_s": stopped_at_s})
 
 
-def _figures(spec: SimulationSpec, replicas: list[Replica]) -> dict[str, Any]:
-    warm_up_ns, end_ns = int(spec.warm_up_s * NS_PER_S), int(spec.seconds * NS_PER_S)
+def _figures(spec: SimulationSpec, replicas: list[Replica], end_ns: int) -> dict[str, Any]:
+    warm_up_ns = int(spec.warm_up_s * NS_PER_S)
     return {
         **_head(spec),
         **measure([r.records for r in replicas], warm_up_ns, end_ns),
