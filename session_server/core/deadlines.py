@@ -63,7 +63,8 @@ class Deadlines:
     def due(self, now: int) -> list[Key]:
         """The keys whose time has come; the caller clears or moves them by `take`."""
         keys = [key for key, instant in self._at.items() if instant <= now]
-        keys.sort(key=self._at.__getitem__)
+        if len(keys) > 1:
+            keys.sort(key=self._at.__getitem__)
         return keys
 
     def take(self, key: Key, now: int) -> bool:

@@ -93,10 +93,12 @@ class PlaybackLedger:
 
     def due_slice(self, now: int) -> tuple[int, bytes] | None:
         """The next piece that may be handed over now: its first sample and its PCM."""
-        size = self._next_size()
-        if not size or self._blocked_until(size, now) is not None:
-            return None
-        start = self.queued
+        due = self.next_due(now)
+        return self.next_slice() if due is not None and due <= now else None
+
+    def next_slice(self) -> tuple[int, bytes]:
+        """The next piece, which `next_due` has said to be due."""
+        size, start = self._next_size(), self.queued
         pcm = bytes(self._unsent[: 2 * size])
         del self._unsent[: 2 * size]
         self.queued += size
@@ -116,7 +118,7 @@ class PlaybackLedger:
             return 0
         if available < self._least and self._end is None:
             return 0
-        return min(available, self._slice)
+        return available if available < self._slice else self._slice
 
     def _blocked_until(self, size: int, now: int) -> int | None:
         """None: not blocked. The listener must have reached `queued + size - lead` first."""
@@ -169,7 +171,10 @@ class PlaybackLedger:
             if self._horizon is not None and until > self._horizon:
                 until = self._horizon
             estimate = (until - self._origin) * self.rate // NS_PER_S
-            self._played = max(self._played, min(self.sent, estimate))
+            if estimate > self.sent:
+                estimate = self.sent
+            if estimate > self._played:
+                self._played = estimate
         return self._played
 
     def snapshot(self, now: int) -> PlaybackSnapshot:

@@ -302,7 +302,11 @@ class Responses:
 
     def finish_sent(self) -> None:
         """End every response of which all was handed over, whatever event brought the last piece out."""
-        for response in [r for r in self.live.values() if r.phase is Phase.SENDING]:
+        over = None
+        for response in self.live.values():
+            if response.phase is Phase.SENDING and not response.ledger.unsent:
+                over = [response] if over is None else [*over, response]
+        for response in over or ():
             self.finish_if_sent(response)
 
     def finish_if_sent(self, response: Response) -> None:

@@ -51,14 +51,12 @@ class Sending:
             return
         if self.paused and not response.plan.out_of_band and not ledger.paused:
             ledger.pause(context.now, frozen=ledger.acknowledged)
-        part = response.output.part
-        piece = ledger.due_slice(context.now) if part is not None else None
-        while piece is not None and part is not None:
+        part, due = response.output.part, ledger.next_due(context.now)
+        while due is not None and due <= context.now and part is not None:
             self._before_audio(response)
-            context.emit(SendAudio(part, response.epoch, *piece))
+            context.emit(SendAudio(part, response.epoch, *ledger.next_slice()))
             response.news_ns = context.now
-            piece = ledger.due_slice(context.now)
-        due = ledger.next_due(context.now)
+            due = ledger.next_due(context.now)
         if due is None:
             context.timers.clear(Timer.PACE, response.id)
         else:

@@ -36,7 +36,7 @@ from session_server.core.actions import (
     RaiseFence,
 )
 from session_server.core.context import Context
-from session_server.core.deadlines import Key, Timer
+from session_server.core.deadlines import Timer
 from session_server.core.events import (
     AudioAppended,
     AudioGenerated,
@@ -135,6 +135,10 @@ class Session:
             self._listening.heard(event)
         elif isinstance(event, AudioAppended):
             self._listening.appended(event)
+        elif isinstance(event, AudioWritten):
+            self._responses.sending.written(event)
+        elif isinstance(event, PlaybackAcked):
+            self._acknowledge(event)
         else:
             self._route(event)
         self._reconcile()
@@ -149,7 +153,8 @@ class Session:
         context.now = now
         for key in context.timers.due(now):
             if context.timers.take(key, now):
-                self._fire(key)
+                timer, of = key
+                self._timers[timer](of)
                 self._reconcile()
         return context.take()
 
@@ -201,8 +206,6 @@ class Session:
                 self._requests.cancel_response(event)
             case OutputCleared():
                 self._requests.clear_output(event)
-            case PlaybackAcked():
-                self._acknowledge(event)
             case TranscriptReady() | TurnJudged() | WorkFailed():
                 self._work_answered(event)
             case (
@@ -211,8 +214,6 @@ class Session:
             ):  # fmt: skip
                 if not self._turns.hold(event):
                     self._responses.generated(event)
-            case AudioWritten():
-                self._responses.sending.written(event)
             case Disconnected():
                 self._close()
             case DrainStarted():
@@ -221,7 +222,7 @@ class Session:
             case Shutdown():
                 self._end_all(("server_error", "The server is shutting down."))
                 self._shut("server is shutting down")
-            case SpeechProbability() | AudioAppended():
+            case SpeechProbability() | AudioAppended() | AudioWritten() | PlaybackAcked():
                 pass  # taken by `handle`
             case _:
                 assert_never(event)
@@ -281,14 +282,16 @@ class Session:
         if known and not responses.busy:
             turn.apply(TurnEvent.ANSWER_ENDED)
             self._listening.answer_over()
-        if turn.state is TurnState.LISTENING or turn.state is TurnState.ANSWERING:
+        if responses.queued and turn.state in (TurnState.LISTENING, TurnState.ANSWERING):
             responses.start_queued()
-        if responses.busy and turn.state not in WITH_ANSWER:
-            self._context.timers.clear(Timer.IDLE)
-            turn.apply(TurnEvent.ANSWER_STARTED)
-        elif known and turn.state is TurnState.LISTENING:
+        if responses.busy:
+            if turn.state not in WITH_ANSWER:
+                self._context.timers.clear(Timer.IDLE)
+                turn.apply(TurnEvent.ANSWER_STARTED)
+            return
+        if known and turn.state is TurnState.LISTENING:
             self._arm_idle()
-        if responses.draining and not responses.busy:
+        if responses.draining:
             self._shut("server is shutting down")
 
     def _arm_idle(self) -> None:
@@ -302,10 +305,6 @@ class Session:
         return None if detection.mode is TurnMode.MANUAL else detection.idle_timeout_ms
 
     # -- deadlines
-
-    def _fire(self, key: Key) -> None:
-        timer, of = key
-        self._timers[timer](of)
 
     def _idle_timeout(self, _: str) -> None:
         """The user stayed silent: an empty audio item, and a response. Once per silence."""

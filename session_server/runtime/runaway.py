@@ -11,6 +11,8 @@ from session_server.scheduler.params import SchedulerParams
 
 _SILENT = 100
 """Peak below which 16-bit audio counts as silence (-50 dBFS)."""
+_BORDER = 256
+"""Samples that are looked at first: in speech they decide."""
 
 
 class RunawayGuard:
@@ -27,15 +29,20 @@ class RunawayGuard:
         """Why the answer ends with this chunk, or None. `text_chars`: text spoken so far."""
         samples = np.frombuffer(pcm, dtype="<i2")
         self._generated += len(samples)
-        loud = np.flatnonzero(np.abs(samples.astype(np.int32)) > _SILENT)
-        if len(loud):
-            inside = self._silent + int(loud[0])
-            self._silent = len(samples) - 1 - int(loud[-1])
-        else:
-            self._silent += len(samples)
-            inside = self._silent
+        quiet = _quiet(samples)
+        inside = self._silent + quiet
+        self._silent = inside if quiet == len(samples) else _quiet(samples[::-1])
         if max(inside, self._silent) > self._silence_cap:
             return "silence"
         if self._generated > self._floor + text_chars * self._per_char:
             return "length"
         return None
+
+
+def _quiet(samples: np.ndarray[tuple[int], np.dtype[np.int16]]) -> int:
+    """How many samples are silent before the first that is not."""
+    for part in (samples[:_BORDER], samples):
+        loud = np.flatnonzero((part > _SILENT) | (part < -_SILENT))
+        if len(loud):
+            return int(loud[0])
+    return len(samples)
