@@ -1,0 +1,150 @@
+"""Workloads as YAML scenarios: how users behave and over which network, by name or by path.
+
+A scenario has `about`, `workload` (fields of `Workload`), `network` (fields of `NetworkModel`) and may `inherit` another by
+name; a section's keys replace the other's one by one, a length that states its `kind` replaces the other's whole. Every
+complaint is a ConfigError that names file and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loadgen.simulation import NetworkModel, Span, Workload
+from session_server.config.shape import build
+from session_server.errors import ConfigError
+
+KINDS = ("lognormal", "exponential", "uniform", "constant")
+PROBABILITIES = ("barge_in", "backchannel", "hang_up", "drop")
+ARRIVALS = ("closed", "poisson", "gamma", "ramp")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a file says."""
+
+    about: str
+    workload: Workload = field(default_factory=Workload)
+    network: NetworkModel = field(default_factory=NetworkModel)
+
+
+def workload_names() -> list[str]:
+    return sorted({path.name.removesuffix(".yaml") for path in _shipped()})
+
+
+def find_workload(name: str) -> Scenario:
+    """A scenario of configs/workloads by its name, or any by its path (which ends in .yaml)."""
+    label, content = _read(name, ())
+    content = _with_kinds(content)
+    scenario: Scenario = build(Scenario, content, lambda _: f"workload {label}")
+    named = replace(scenario.workload, name=Path(name).stem)
+    for complaint in _complaints(named):
+        raise ConfigError(f"workload {label}: {complaint}")
+    return replace(scenario, workload=named)
+
+
+def _shipped() -> list[Any]:
+    """Files of the installed package, or of the checkout."""
+    folders = (
+        resources.files("session_server") / "configs" / "workloads",
+        Path(__file__).resolve().parents[1] / "configs" / "workloads",
+    )
+    return [
+        file
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    ]
+
+
+def _read(name: str, seen: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    label, text = _text(name)
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as fault:
+        raise ConfigError(f"workload {label}: not YAML: {' '.join(str(fault).split())}") from fault
+    if not isinstance(content, dict):
+        raise ConfigError(f"workload {label}: must be a mapping")
+    parent = content.pop("inherit", None)
+    if parent is None:
+        return label, content
+    if not isinstance(parent, str) or label in seen:
+        raise ConfigError(f"workload {label}: inherit: must name another workload")
+    if parent not in workload_names():
+        raise ConfigError(f"workload {label}: inherit: {_unknown(parent)}")
+    return label, _merged(_read(parent, (*seen, label))[1], content)
+
+
+def _text(name: str) -> tuple[str, str]:
+    """Label for complaints, and the file's text."""
+    if name.endswith(".yaml"):
+        try:
+            return name, Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as fault:
+            reason = fault.strerror if isinstance(fault, OSError) else "is not UTF-8 text"
+            raise ConfigError(f"workload {name}: {reason}") from fault
+    for file in _shipped():
+        if file.name == f"{name}.yaml":
+            return name, file.read_text(encoding="utf-8")
+    raise ConfigError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    return f"no workload {name}; there are {', '.join(workload_names())}"
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        nested = isinstance(old, dict) and isinstance(value, dict) and "kind" not in value
+        out[key] = _merged(old, value) if nested and isinstance(old, dict) else value
+    return out
+
+
+def _with_kinds(content: dict[str, Any]) -> dict[str, Any]:
+    """A uniform length needs no median; `Span` wants one."""
+    section = content.get("workload")
+    if not isinstance(section, dict):
+        return content
+    lengths = {
+        key: {"median": 0.0, **value}
+        for key, value in section.items()
+        if isinstance(value, dict) and value.get("kind") == "uniform"
+    }
+    return {**content, "workload": {**section, **lengths}}
+
+
+def _complaints(workload: Workload) -> list[str]:
+    """What types do not show."""
+    found = []
+    for one in fields(workload):
+        value = getattr(workload, one.name)
+        if isinstance(value, Span):
+            found += [f"workload.{one.name}.{text}" for text in _span_complaints(value)]
+    for name in PROBABILITIES:
+        if not 0 <= getattr(workload, name) <= 1:
+            found.append(f"workload.{name}: must be within 0 and 1")
+    if workload.barge_in + workload.backchannel > 1:
+        found.append("workload.backchannel: barge_in and backchannel together are more than 1")
+    if workload.arrivals not in ARRIVALS:
+        found.append(f"workload.arrivals: must be one of {', '.join(ARRIVALS)}")
+    if workload.burst_cv <= 0 or workload.ramp_s < 0 or workload.turns < 0:
+        found.append("workload: burst_cv must be above 0, ramp_s and turns not below")
+    return found
+
+
+def _span_complaints(span: Span) -> list[str]:
+    if span.kind not in KINDS:
+        return [f"kind: must be one of {', '.join(KINDS)}, not {span.kind!r}"]
+    if span.low > span.high or span.low < 0:
+        return ["low: must not be negative or above high"]
+    if span.kind in ("lognormal", "exponential") and span.median <= 0:
+        return ["median: must be above 0"]
+    return ["sigma: must not be negative"] if span.sigma < 0 else []

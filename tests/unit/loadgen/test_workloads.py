@@ -1,0 +1,104 @@
+"""Scenario files: every shipped one loads, the default equals the simulation's, complaints name file and key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loadgen.simulation import NetworkModel, SimulationSpec, Span, Workload
+from loadgen.workloads import find_workload, workload_names
+from session_server.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+PROMISED = {
+    "mixed", "interactive", "long-answer", "bursty-poisson", "bursty-gamma", "ramp", "closed-steady",
+    "closed-eager", "noisy", "drops",
+}  # fmt: skip
+
+
+def test_the_promised_ones_are_there():
+    assert set(workload_names()) >= PROMISED
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED))
+def test_each_says_what_it_is_and_can_be_simulated(name: str):
+    found = find_workload(name)
+    assert found.about
+    assert found.workload.name == name
+    SimulationSpec(workload=found.workload, network=found.network)
+    others = [find_workload(other) for other in PROMISED - {name}]
+    assert all(
+        replace(found.workload, name="") != replace(other.workload, name="")
+        or found.network != other.network
+        for other in others
+    )
+
+
+def test_mixed_is_the_default_of_a_simulation():
+    found = find_workload("mixed")
+    assert found.workload == Workload()
+    assert found.network == NetworkModel()
+
+
+def test_a_file_of_ones_own_inherits(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "about: mine\ninherit: noisy\nworkload:\n  barge_in: 0.1\n  speech_s: {median: 9}\n"
+        "  think_s: {kind: uniform, low: 1, high: 2}\nnetwork: {loss: 0.05}\n"
+    )
+    found = find_workload(str(file))
+    base = find_workload("noisy").workload
+    assert found.workload == replace(
+        base,
+        name="mine",
+        barge_in=0.1,
+        speech_s=replace(base.speech_s, median=9.0),
+        think_s=Span(0.0, 0.0, 1.0, 2.0, "uniform"),
+    )
+    assert found.network == NetworkModel(loss=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("- 1", "must be a mapping"),
+        ("about: [", "not YAML"),
+        ("workload: {}", "about: is missing"),
+        ("about: x\nworkload: {barge: 1}", "workload.barge: unknown key, did you mean 'barge_in'"),
+        ("about: x\nworkload: {barge_in: often}", "workload.barge_in: must be a number"),
+        ("about: x\nworkload: {barge_in: 1.5}", "workload.barge_in: must be within"),
+        ("about: x\nworkload: {barge_in: 0.6, backchannel: 0.6}", "workload.backchannel"),
+        ("about: x\nworkload: {arrivals: flood}", "workload.arrivals: must be one of closed"),
+        ("about: x\nworkload: {turns: -1}", "turns"),
+        ("about: x\nworkload: {speech_s: 3}", "workload.speech_s: must be a section"),
+        ("about: x\nworkload: {speech_s: {median: 0}}", "workload.speech_s.median"),
+        (
+            "about: x\nworkload: {speech_s: {median: 1, low: 3, high: 2}}",
+            "workload.speech_s.low",
+        ),
+        (
+            "about: x\nworkload: {speech_s: {median: 1, kind: pareto}}",
+            "workload.speech_s.kind: must be one of lognormal",
+        ),
+        ("about: x\nnetwork: {delay: 3}", "network.delay: unknown key"),
+        ("about: x\ninherit: nothing", "inherit: no workload nothing; there are "),
+        ("about: x\ninherit: 3", "inherit: must name another workload"),
+    ],
+)
+def test_a_complaint_names_file_and_key(tmp_path: Path, text: str, named: str):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as wrong:
+        find_workload(str(file))
+    assert named in str(wrong.value)
+    assert "bad.yaml" in str(wrong.value)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"no workload mixt; there are .*interactive.*mixed"):
+        find_workload("mixt")
+    with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
+        find_workload("none.yaml")
