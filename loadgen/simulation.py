@@ -10,6 +10,7 @@ from session_server.runtime.simulation import (
     Span as Span,
     Watch as Watch,
     Workload as Workload,
+    check as check,
     find_profile as find_profile,
     hopeless as hopeless,
     profile_names as profile_names,

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from session_server.runtime.recorder import replay as replay
 from session_server.runtime.simulation.run import (
+    check as check,
     find_profile as find_profile,
     profile_names as profile_names,
     simulate as simulate,

@@ -6,6 +6,7 @@ the records of its users and what the stages did. Everything random comes from `
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -79,7 +80,7 @@ class _Metrics(NoMetrics):
 
 
 def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
-    """The operator's parameters for this run. Raises ValueError for an override that does not exist."""
+    """The operator's parameters for this run. Raises ValueError for an override that does not exist or fit."""
     known = {f.name: f.default for f in fields(SchedulerParams)}
     values: dict[str, Any] = {"cores": 1000.0, "text_ahead_s": 4.0, **profile.scheduler}
     values["chunk_ladder_s"] = tuple(values.get("chunk_ladder_s", known["chunk_ladder_s"]))
@@ -95,9 +96,20 @@ def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
         values["utilisation"] = 1e9
     for name, value in spec.overrides:
         if name not in known:
-            raise ValueError(f"no scheduler parameter is called {name}")
-        values[name] = int(value) if isinstance(known[name], int) else value
+            raise ValueError(f"no scheduler parameter {name}; there are {', '.join(sorted(known))}")
+        values[name] = _like(known[name], value)
     return SchedulerParams(**values)
+
+
+def _like(default: object, value: float | str) -> object:
+    """An override as its parameter's type; a ladder has slashes, like 0.32/0.64/2. Raises ValueError."""
+    if isinstance(default, tuple):
+        return tuple(float(part) for part in str(value).split("/"))
+    if isinstance(default, enum.Enum):
+        return type(default)(value)
+    if isinstance(default, bool | int | float):
+        return type(default)(value)
+    return value
 
 
 def graph_of(profile: Profile) -> Graph:

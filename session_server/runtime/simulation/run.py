@@ -16,7 +16,7 @@ from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
 from session_server.runtime.simulation.lockstep import lockstep_figures
 from session_server.runtime.simulation.measure import measure
-from session_server.runtime.simulation.replica import Replica, StageFigures
+from session_server.runtime.simulation.replica import Replica, StageFigures, scheduler_params
 from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
 from session_server.runtime.simulation.watch import Watch
 
@@ -41,6 +41,14 @@ def find_profile(name: str) -> Profile:
         if path.is_file():
             return load_profile(path)
     raise ConfigError(f"no profile {name}; there are {', '.join(profile_names())}")
+
+
+def check(spec: SimulationSpec) -> None:
+    """Raises ConfigError when the profile or a parameter of the scheduler is wrong."""
+    try:
+        scheduler_params(spec, find_profile(spec.profile))
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from fault
 
 
 def simulate(

@@ -107,7 +107,7 @@ class SimulationSpec:
     slices_ms: int = 100
     tokens_run: int = 1
     frames_run: int = 1
-    overrides: tuple[tuple[str, float], ...] = ()
+    overrides: tuple[tuple[str, float | str], ...] = ()
 
     def __post_init__(self) -> None:
         _one_of("policy", self.policy, POLICIES)
