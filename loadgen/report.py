@@ -58,6 +58,37 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("load generator late p99, ms", "driver.late_ms.p99"),
 )
 
+SIMULATION_ROWS: tuple[tuple[str, str], ...] = (
+    ("policy", "policy"),
+    ("chunk rule", "chunking"),
+    ("profile", "profile"),
+    ("workload", "workload_name"),
+    ("barge-in", "workload.barge_in"),
+    ("sessions", "sessions"),
+    ("turns", "turns"),
+    ("first audio p50, ms", "ttfa_ms.p50"),
+    ("first audio p95, ms", "ttfa_ms.p95"),
+    ("turn end -> audible p50, ms", "slo.p50"),
+    ("turn end -> audible p90, ms", "slo.p90"),
+    ("turn end -> audible p99, ms", "slo.p99"),
+    ("waits without end", "slo.failed_waits"),
+    ("waits over 2 s", "slo.starved"),
+    ("C100", "slo.c100"),
+    ("holds the service level", "slo.held"),
+    ("goodput at 500 ms, answers/s", "goodput.response_500_ms"),
+    ("goodput at 1 s, answers/s", "goodput_per_s"),
+    ("underruns", "underruns"),
+    ("wasted audio", "wasted_audio_ratio"),
+    ("barge-ins", "barge_in.count"),
+    ("onset -> silence p50, ms", "barge_in.stop_ms.p50"),
+    ("onset -> silence p95, ms", "barge_in.stop_ms.p95"),
+    ("stale samples", "barge_in.stale_samples"),
+    ("sessions refused", "sessions_refused"),
+    ("errors", "errors"),
+    ("frames not answered in time, per minute", "frame_deficit_per_min"),
+)
+"""A row is shown if the report has it. Turn end -> audible counts waits without end."""
+
 
 def build(
     outcome: Outcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None
@@ -143,9 +174,18 @@ def figure(report: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
     return found
 
 
+def has(report: Mapping[str, Any], path: str) -> bool:
+    """The report has that key, even if its value is null."""
+    section, _, key = path.rpartition(".")
+    found = figure(report, section) if section else report
+    return isinstance(found, Mapping) and key in found
+
+
 def _shown(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
@@ -165,6 +205,22 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
             f"the load generator itself was late (p99 {late:g} ms): too many users for this machine",
             markup=False,
         )
+
+
+def print_simulation(report: Mapping[str, Any], console: Console) -> None:
+    table = Table(title="Simulated run", show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for title, path in SIMULATION_ROWS:
+        if has(report, path):
+            table.add_row(title, _shown(figure(report, path)))
+    for stage, figures in report.get("stages", {}).items():
+        batch = _shown(figures["mean_batch"])
+        table.add_row(f"{stage}: busy, mean batch", f"{figures['occupancy']:.0%}, {batch}")
+    console.print(table)
+    if report.get("error_kinds"):
+        kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
+        console.print(f"errors: {kinds}", markup=False)
 
 
 def print_comparison(

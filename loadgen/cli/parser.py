@@ -6,14 +6,22 @@ Imports nothing heavy: `--help` must be quick.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from loadgen.arrivals import FORMS
+from loadgen.cli.lab_options import (
+    MODES,
+    add_choice,
+    add_search,
+    add_setting,
+    names,
+    number,
+    numbers,
+)
 
 EXTENSIONS = ("playback",)
-MODES = ("server_vad", "semantic_vad")
 EXIT_CODES = (
     "Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no session could be opened; "
     "130 interrupted."
@@ -30,9 +38,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(_command(commands, "run", "running", "run a load against a server and report it"))
+    _add_simulate(_command(commands, "simulate", "simulating", "run a load in the simulation"))
+    _add_sweep(_command(commands, "sweep", "sweeping", "find the most sessions that hold the SLO"))
+    _add_compare(_command(commands, "compare", "comparing", "policies, chunk rules and workloads"))
     _add_report(
         _command(commands, "report", "reporting", "show reports, beside each other or as a page")
     )
+    _add_ab(_command(commands, "ab", "interleaving", "compare two settings of a server in turns"))
+    _add_profile(_command(commands, "profile", "profiling", "measure engines, to simulate them"))
+    _add_replay(
+        _command(commands, "replay", "replaying", "let fresh cores live a record of sessions again")
+    )
+    _add_trace(_command(commands, "trace", "tracing", "turn a record of sessions into a workload"))
     return parser.parse_args(argv)
 
 
@@ -45,32 +62,21 @@ def _command(commands: Any, name: str, module: str, text: str) -> argparse.Argum
     return command
 
 
-def _number(kind: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
-    def check(text: str) -> Any:  # noqa: ANN401
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not within {least:g} and {most:g}")
-        return value
-
-    check.__name__ = kind.__name__
-    return check
-
-
 def _add_run(run: argparse.ArgumentParser) -> None:
     # fmt: off
     add = run.add_argument
     add("--url", required=True, help="the server, like ws://127.0.0.1:8000/v1/realtime")
     add("--driver", choices=("ws",), default="ws", help="how users connect (default: ws)")
-    add("--users", type=_number(int, 1, 1000), default=1, metavar="N", help="users at once (default: 1)")
-    add("--turns", type=_number(int, 1, 100_000), default=5, metavar="T", help="turns of each user in a session (default: 5)")
-    add("--rounds", type=_number(int, 1, 100_000), default=1, metavar="R", help="sessions of each user, one after another (default: 1)")
-    add("--barge-in", type=_number(float, 0, 1), default=0.0, metavar="P", help="share of answers that the user interrupts (default: 0)")
-    add("--backchannel", type=_number(float, 0, 1), default=0.0, metavar="P", help='share of answers into which the user says "mhm" (default: 0)')
+    add("--users", type=number(int, 1, 1000), default=1, metavar="N", help="users at once (default: 1)")
+    add("--turns", type=number(int, 1, 100_000), default=5, metavar="T", help="turns of each user in a session (default: 5)")
+    add("--rounds", type=number(int, 1, 100_000), default=1, metavar="R", help="sessions of each user, one after another (default: 1)")
+    add("--barge-in", type=number(float, 0, 1), default=0.0, metavar="P", help="share of answers that the user interrupts (default: 0)")
+    add("--backchannel", type=number(float, 0, 1), default=0.0, metavar="P", help='share of answers into which the user says "mhm" (default: 0)')
     add("--seed", type=int, default=0, metavar="S", help="same seed, same behaviour of the users (default: 0)")
     add("--turn-detection", choices=MODES, default="server_vad", help="who decides that a turn has ended (default: server_vad)")
-    add("--silence-ms", type=_number(int, 50, 10_000), metavar="M", help="silence that ends a turn, server_vad only (default: the server's)")
-    add("--pause", type=_number(float, 0, 600), default=1.0, metavar="S", help="mean pause between an answer and the next question, in seconds (default: 1)")
-    add("--turn-limit", type=_number(float, 1, 3600), default=30.0, metavar="S", help="longest wait for the server, in seconds (default: 30)")
+    add("--silence-ms", type=number(int, 50, 10_000), metavar="M", help="silence that ends a turn, server_vad only (default: the server's)")
+    add("--pause", type=number(float, 0, 600), default=1.0, metavar="S", help="mean pause between an answer and the next question, in seconds (default: 1)")
+    add("--turn-limit", type=number(float, 1, 3600), default=30.0, metavar="S", help="longest wait for the server, in seconds (default: 30)")
     add("--arrivals", default="ramp:2", metavar="FORM", help=f"{FORMS} (default: ramp:2)")
     add("--speech", type=Path, metavar="DIR", help="wav or flac files to speak; NAME.txt beside NAME.wav has the words (default: synthesised)")
     add("--backchannel-speech", type=Path, metavar="DIR", help="recordings of backchannels, with --speech")
@@ -82,7 +88,87 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     # fmt: on
 
 
+def _add_simulate(simulate: argparse.ArgumentParser) -> None:
+    add_choice(simulate)
+    # fmt: off
+    simulate.add_argument("--sessions", type=number(int, 1, 1_000_000), default=32, metavar="N", help="live sessions (default: 32)")
+    simulate.add_argument("--slo", type=Path, metavar="FILE", help="YAML of bars like `response_ms.p90: {max: 500}`; a missed one exits with 1")
+    # fmt: on
+    add_setting(simulate)
+
+
+def _add_sweep(sweep: argparse.ArgumentParser) -> None:
+    add_choice(sweep)
+    add_search(sweep)
+    add_setting(sweep)
+    sweep.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="P90, P99, C100 and goodput against sessions, as PNG",
+    )
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    # fmt: off
+    add = compare.add_argument
+    add("--profiles", type=names, default=["qwen3-omni-h200"], metavar="A,B", help="default: qwen3-omni-h200")
+    add("--workloads", type=names, default=["mixed"], metavar="A,B", help="default: mixed")
+    add("--policies", type=names, metavar="A,B", help="default: fcfs,liveserve,deadline; with --variant none")
+    add("--chunkings", type=names, default=["stock", "adaptive"], metavar="A,B", help="default: stock,adaptive")
+    add("--variant", action="append", default=[], metavar="NAME:POLICY[,RULE][,X=V..]", help="one more candidate, for an ablation, like `wide:deadline,adaptive,lead_cap_s=4`; may be repeated")
+    add("--base", metavar="NAME", help="the candidate that ratios refer to, like fcfs/stock (default: the first)")
+    add("--sessions", type=numbers(int, 1, 1_000_000), default=[], metavar="N,N,..", help="compare at these numbers of sessions instead of looking for the knee")
+    # fmt: on
+    add_search(compare)
+    add_setting(compare)
+    add("--markdown", type=Path, metavar="FILE", help="write the tables as Markdown")
+    add("--plot", type=Path, metavar="FILE", help="draw the comparison as PNG")
+
+
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="one or two report files"
     )
+
+
+def _add_ab(ab: argparse.ArgumentParser) -> None:
+    # fmt: off
+    ab.usage = "session-loadgen ab --a KEY=VALUE ... --b KEY=VALUE ... --users N ... [options] [-- options of run]"
+    add = ab.add_argument
+    add("--a", nargs="+", required=True, metavar="KEY=VALUE", help="settings of the first server, like scheduler.policy=fcfs")
+    add("--b", nargs="+", required=True, metavar="KEY=VALUE", help="settings of the second; ratios are second over first")
+    add("--users", type=number(int, 1, 1000), nargs="+", default=[8], metavar="N", help="users at once; each number is compared by itself (default: 8)")
+    add("--order", default="ABBA", metavar="WORD", help="order of the load runs (default: ABBA)")
+    add("--seed", type=int, default=0, metavar="S", help="seed of the first pair; the next has the next one (default: 0)")
+    add("--config", type=Path, metavar="FILE", help="configuration of both servers")
+    add("--report", type=Path, metavar="FILE", help="write all figures and reports as JSON")
+    add("load", nargs="*", metavar="OPTION", help="options of `run`, behind `--`: turns, barge-in, silence-ms ...")
+    # fmt: on
+
+
+def _add_profile(profile: argparse.ArgumentParser) -> None:
+    # fmt: off
+    add = profile.add_argument
+    add("--config", type=Path, metavar="FILE", help="the server's configuration, whose engines are measured (default: the CPU engines)")
+    add("--output", type=Path, required=True, metavar="FILE", help="where to write the profile; simulate --profile FILE reads it")
+    add("--name", help="the profile's name (default: the file's)")
+    add("--repeats", type=number(int, 1, 1000), default=7, metavar="N", help="how often each step is timed (default: 7)")
+    # fmt: on
+
+
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.add_argument(
+        "file", type=Path, metavar="RECORD", help="a server's `observability.record_file`"
+    )
+
+
+def _add_trace(trace: argparse.ArgumentParser) -> None:
+    _add_replay(trace)
+    trace.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where to write the workload (default: print it)",
+    )
+    trace.add_argument("--name", help="the workload's name (default: the record's)")

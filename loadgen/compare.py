@@ -1,0 +1,140 @@
+"""Candidates beside each other: sessions at the service level for each workload and profile, or figures at given numbers
+of sessions; each with its range over seeds and its ratio to a base.
+
+A ratio is taken seed by seed (both under the same seed) and given as mean, least and most. "Beyond the seeds' spread"
+means that least and most are on the same side of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from loadgen.candidates import Candidate, Setting, spec_of
+from loadgen.points import Laboratory
+from loadgen.simulation import SimulationSpec
+from loadgen.sweep import SCHEMA, Range, report, summary, sweep
+
+Spread = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`sessions` empty: look for the knees. `base`: the name of the candidate that ratios refer to."""
+
+    setting: Setting
+    profiles: Sequence[str]
+    workloads: Sequence[str]
+    candidates: Sequence[Candidate]
+    base: str
+    seeds: Sequence[int]
+    sessions: Sequence[int] = ()
+    wanted: Range = field(default_factory=Range)
+
+    def places(self) -> list[tuple[str, str]]:
+        """Profile and workload of each group of rows."""
+        return [(profile, workload) for profile in self.profiles for workload in self.workloads]
+
+    def check(self) -> None:
+        """Raises ConfigError before anything is run."""
+        for profile, workload in self.places():
+            for one in self.candidates:
+                self.spec(profile, workload, one)
+
+    def spec(self, profile: str, workload: str, one: Candidate) -> SimulationSpec:
+        setting = replace(self.setting, profile=profile, workload=workload)
+        return spec_of(setting, one, max(self.wanted.start, setting.replicas), self.seeds[0])
+
+
+def compare(
+    laboratory: Laboratory, plan: Plan, begun: Callable[[str], object], cells: list[dict[str, Any]]
+) -> None:
+    """Fills `cells`, so that what was measured is there when somebody interrupts. `begun` is told what comes next."""
+    for profile, workload in plan.places():
+        guess = plan.wanted.start
+        for one in plan.candidates:
+            begun(f"{profile}, {workload}, {one.name}")
+            spec = plan.spec(profile, workload, one)
+            if plan.sessions:
+                cell = _at(laboratory, plan, one, spec)
+            else:
+                found = sweep(laboratory, spec, plan.seeds, replace(plan.wanted, start=guess))
+                guess = max(found.sessions_at_slo, 1)
+                cell = report(found, one.name)
+            cells.append({"place": [profile, workload], **cell})
+
+
+def _at(laboratory: Laboratory, plan: Plan, one: Candidate, spec: SimulationSpec) -> dict[str, Any]:
+    """Every seed at every number of sessions, run to the end."""
+    specs = [replace(spec, sessions=n, seed=seed) for n in plan.sessions for seed in plan.seeds]
+    points = laboratory.each([partial(laboratory.point, wanted, give_up=False) for wanted in specs])
+    groups = [points[i : i + len(plan.seeds)] for i in range(0, len(points), len(plan.seeds))]
+    return {
+        "candidate": one.name, "policy": spec.policy, "chunking": spec.chunking, "profile": spec.profile,
+        "workload_name": spec.workload.name, "overrides": dict(spec.overrides),
+        "by_sessions": [summary(group) for group in groups],
+        "points": [point.plain() for point in points],
+    }  # fmt: skip
+
+
+def comparison(plan: Plan, cells: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
+    """The JSON."""
+    setting = plan.setting
+    return {
+        "schema": SCHEMA,
+        "kind": "compare",
+        "measurement_origin": "simulation",
+        "base": plan.base,
+        "candidates": [one.name for one in plan.candidates],
+        "profiles": list(plan.profiles),
+        "workloads": list(plan.workloads),
+        "sessions": list(plan.sessions),
+        "seeds": list(plan.seeds),
+        "seconds": setting.seconds,
+        "barge_in": setting.barge_in,
+        "admission": setting.admission,
+        "replicas": setting.replicas,
+        "turn_mode": setting.turn_mode,
+        "sets": dict(setting.sets),
+        "complete": complete,
+        "cells": list(cells),
+    }
+
+
+def spread_of(values: Iterable[float]) -> Spread | None:
+    known = list(values)
+    return (sum(known) / len(known), min(known), max(known)) if known else None
+
+
+def knee_ratio(cell: Mapping[str, Any], base: Mapping[str, Any]) -> Spread | None:
+    """Sessions at the service level over the base's: mean of the seeds' ratios, least, most."""
+    ours, theirs = cell["sessions_at_slo_by_seed"], base["sessions_at_slo_by_seed"]
+    if any(not theirs.get(seed) for seed in ours):
+        return None
+    return spread_of(n / theirs[seed] for seed, n in ours.items())
+
+
+def figure_ratio(
+    cell: Mapping[str, Any], base: Mapping[str, Any], sessions: int, name: str
+) -> Spread | None:
+    """A figure at so many sessions over the base's; None where a seed of either has none."""
+    ours, theirs = _by_seed(cell, sessions, name), _by_seed(base, sessions, name)
+    if not ours or any(value is None for value in ours.values()):
+        return None
+    if any(not theirs.get(seed) for seed in ours):
+        return None
+    return spread_of(value / theirs[seed] for seed, value in ours.items())
+
+
+def _by_seed(cell: Mapping[str, Any], sessions: int, name: str) -> dict[int, Any]:
+    return {one["seed"]: one[name] for one in cell["points"] if one["sessions"] == sessions}
+
+
+def base_of(found: Mapping[str, Any], cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The base's cell of the same profile and workload, once it is measured."""
+    for other in found["cells"]:
+        if other["place"] == cell["place"] and other["candidate"] == found["base"]:
+            return other  # type: ignore[no-any-return]
+    return None

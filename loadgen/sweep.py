@@ -1,0 +1,159 @@
+"""Sessions at the service level: the knee of one candidate over several seeds, and what was measured on the way.
+
+A seed holds at N if, by itself, turn end -> first audible sample has P90 <= 500 ms and P99 <= 2 s, waits without end
+counted as failed, C100 >= 0.99, and nobody was refused. `sessions_at_slo` is the largest N at which every seed was
+measured and holds; at N + 1 one was measured and does not. Points far beyond are given up early; none at the knee is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from loadgen.knee import Knee, search, settle
+from loadgen.points import KEPT, Laboratory, Point, pooled
+from loadgen.simulation import SimulationSpec
+
+SCHEMA = 1
+BARS = {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where to look: `start` sessions first, never more than `most`; then at multiples `around` the knee."""
+
+    start: int = 32
+    most: int = 4096
+    around: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """`by_seed`: each seed's own knee. `points`: of all seeds, by sessions and seed."""
+
+    spec: SimulationSpec
+    seeds: Sequence[int]
+    sessions_at_slo: int
+    limited: bool
+    by_seed: dict[int, int]
+    points: list[Point]
+
+
+def sweep(
+    laboratory: Laboratory, spec: SimulationSpec, seeds: Sequence[int], wanted: Range
+) -> Sweep:
+    """`spec`: its sessions and seed are not looked at. The first seed's knee is where the others begin."""
+
+    def holds(sessions: int, seed: int) -> bool:
+        if sessions < spec.replicas:
+            return False
+        return laboratory.point(replace(spec, sessions=sessions, seed=seed)).holds
+
+    def knee(seed: int, guess: int, step: int) -> Knee:
+        return search(lambda sessions: holds(sessions, seed), guess, step, wanted.most)
+
+    start = max(wanted.start, spec.replicas)
+    first = knee(seeds[0], start, max(1, start // 2))
+    guess, near = max(first.sessions, 1), max(1, first.sessions // 32)
+    rest = seeds[1:]
+    others = laboratory.each([partial(knee, seed, guess, near) for seed in rest])
+    knees = {seeds[0]: first, **dict(zip(rest, others, strict=True))}
+    found = settle(knees, holds)
+    around = sorted({max(1, round(found * factor)) for factor in wanted.around if found})
+    whole = [replace(spec, sessions=n, seed=seed) for n in around for seed in seeds]
+    laboratory.each([partial(laboratory.point, one, give_up=False) for one in whole])
+    return Sweep(
+        spec, seeds, found, all(one.limited for one in knees.values()),
+        {seed: one.sessions for seed, one in knees.items()}, points_of(laboratory, spec),
+    )  # fmt: skip
+
+
+def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[Point]:
+    """What was measured of a candidate, at any number of sessions and with any seed."""
+    ours = [
+        point
+        for one, point in laboratory.points()
+        if replace(one, sessions=spec.sessions, seed=spec.seed) == spec
+    ]
+    return sorted(ours, key=lambda point: (point.sessions, point.seed))
+
+
+def summary(points: Sequence[Point]) -> dict[str, Any]:
+    """Points of several seeds at one number of sessions: mean, least and most of each figure."""
+    out: dict[str, Any] = {"sessions": points[0].sessions, "seeds": len(points)}
+    for name, _ in KEPT:
+        if name == "given_up_at_s":
+            out["given_up"] = sum(point.figures[name] is not None for point in points)
+            continue
+        spread = pooled(points, name)
+        out[name] = None if spread is None else [round(value, 4) for value in spread]
+    out["holds"] = sum(point.holds for point in points)
+    return out
+
+
+def by_sessions(points: Sequence[Point]) -> dict[int, list[Point]]:
+    grouped: dict[int, list[Point]] = {}
+    for point in points:
+        grouped.setdefault(point.sessions, []).append(point)
+    return dict(sorted(grouped.items()))
+
+
+def report(found: Sweep, name: str) -> dict[str, Any]:
+    """The JSON of a sweep. `complete` false: it was interrupted, and there is no knee."""
+    return {
+        **head(found.spec, "sweep", found.seeds),
+        "candidate": name,
+        "sessions_at_slo": found.sessions_at_slo,
+        "search_ended_at_limit": found.limited,
+        "sessions_at_slo_by_seed": {str(seed): n for seed, n in sorted(found.by_seed.items())},
+        "complete": True,
+        **curves(found.points),
+    }
+
+
+def interrupted(
+    laboratory: Laboratory, spec: SimulationSpec, seeds: Sequence[int], name: str
+) -> dict[str, Any]:
+    """What there is when somebody pressed Ctrl-C."""
+    return {
+        **head(spec, "sweep", seeds),
+        "candidate": name,
+        "sessions_at_slo": None,
+        "complete": False,
+        **curves(points_of(laboratory, spec)),
+    }
+
+
+def curves(points: Sequence[Point]) -> dict[str, Any]:
+    return {
+        "by_sessions": [summary(group) for group in by_sessions(points).values()],
+        "points": [point.plain() for point in points],
+    }
+
+
+def head(spec: SimulationSpec, kind: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """What is needed to repeat it."""
+    workload = asdict(spec.workload)
+    if spec.barge_in is not None:
+        workload["barge_in"] = spec.barge_in
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "measurement_origin": "simulation",
+        "bars": BARS,
+        "policy": spec.policy,
+        "chunking": spec.chunking,
+        "profile": spec.profile,
+        "workload_name": spec.workload.name,
+        "workload": workload,
+        "network": asdict(spec.network),
+        "overrides": dict(spec.overrides),
+        "seeds": list(seeds),
+        "seconds": spec.seconds,
+        "warm_up_s": spec.warm_up_s,
+        "admission": spec.admission,
+        "replicas": spec.replicas,
+        "turn_mode": spec.turn_mode,
+    }

@@ -1,0 +1,173 @@
+"""Tables of sweeps and comparisons, on the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from loadgen.compare import base_of, figure_ratio, knee_ratio
+
+LEAST_EVENTS = 10
+Rows = Sequence[Sequence[str]]
+
+
+def cell_of(spread: Sequence[float] | None, digits: int = 0) -> str:
+    """Mean and range over seeds: `212 (208-219)`; a dash for none; the mean alone where all agree."""
+    if spread is None:
+        return "-"
+    mean, least, most = (f"{value:.{digits}f}" for value in spread)
+    return mean if least == most else f"{mean} ({least}-{most})"
+
+
+def markdown(titles: Sequence[str], rows: Rows) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def rich_table(title: str, titles: Sequence[str], rows: Rows) -> Table:
+    table = Table(title=title)
+    for number, name in enumerate(titles):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+SWEEP_TITLES = (
+    "sessions", "holds", "P90, ms", "P99, ms", "C100", "goodput/s", "starved", "wasted", "given up",
+)  # fmt: skip
+
+
+def sweep_rows(report: Mapping[str, Any]) -> list[list[str]]:
+    """One line for each number of sessions: mean (least-most) over its seeds."""
+    return [
+        [
+            str(row["sessions"]),
+            f"{row['holds']} of {row['seeds']}",
+            cell_of(row["p90_ms"]),
+            cell_of(row["p99_ms"]),
+            cell_of(row["c100"], 3),
+            cell_of(row["goodput_per_s"], 2),
+            cell_of(row["starved"]),
+            cell_of(row["wasted"], 3),
+            str(row["given_up"]),
+        ]
+        for row in report["by_sessions"]
+    ]
+
+
+def print_sweep(report: Mapping[str, Any], console: Console) -> None:
+    title = f"{report['candidate']}, {report['workload_name']}, {report['profile']}"
+    console.print(rich_table(title, SWEEP_TITLES, sweep_rows(report)))
+    console.print(sweep_verdict(report), markup=False, soft_wrap=True)
+
+
+def sweep_verdict(report: Mapping[str, Any]) -> str:
+    """One sentence."""
+    if not report["complete"]:
+        return f"interrupted after {len(report['points'])} runs: the knee is not known"
+    found, seeds = report["sessions_at_slo"], report["sessions_at_slo_by_seed"]
+    each = ", ".join(f"{n}" for n in seeds.values())
+    more = " or more (the search ended there)" if report["search_ended_at_limit"] else ""
+    short = any(point["answers"] < LEAST_EVENTS for point in report["points"])
+    warning = (
+        f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge: use more --seconds"
+    )
+    return f"sessions at the service level: {found}{more}; each seed by itself: {each}{warning * short}"
+
+
+KNEE_TITLES = (
+    "candidate",
+    "sessions at SLO",
+    "each seed",
+    "ratio",
+    "goodput/s there",
+    "wasted there",
+)
+FIGURE_TITLES = (
+    "candidate", "sessions", "holds", "P90, ms", "ratio", "P99, ms", "C100", "goodput/s", "ratio", "wasted", "starved",
+)  # fmt: skip
+
+
+def comparison_tables(found: Mapping[str, Any]) -> list[tuple[str, Sequence[str], Rows]]:
+    """Title, column titles and rows for each profile and workload."""
+    tables: list[tuple[str, Sequence[str], Rows]] = []
+    for profile in found["profiles"]:
+        for workload in found["workloads"]:
+            cells = [cell for cell in found["cells"] if cell["place"] == [profile, workload]]
+            if found["sessions"]:
+                rows = [line for cell in cells for line in _figure_rows(found, cell)]
+            else:
+                rows = [_knee_row(found, cell) for cell in cells]
+            if rows:
+                titles = FIGURE_TITLES if found["sessions"] else KNEE_TITLES
+                tables.append((f"{workload}, {profile}", titles, rows))
+    return tables
+
+
+def _knee_row(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
+    base, knee = base_of(found, cell), cell["sessions_at_slo"]
+    there = next((row for row in cell["by_sessions"] if row["sessions"] == knee), None)
+    return [
+        cell["candidate"],
+        f"{knee}{'+' if cell['search_ended_at_limit'] else ''}",
+        ", ".join(str(n) for n in cell["sessions_at_slo_by_seed"].values()),
+        cell_of(knee_ratio(cell, base) if base else None, 2),
+        cell_of(there and there["goodput_per_s"], 2),
+        cell_of(there and there["wasted"], 3),
+    ]
+
+
+def _figure_rows(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[list[str]]:
+    base = base_of(found, cell)
+
+    def ratio(row: Mapping[str, Any], name: str) -> str:
+        return cell_of(figure_ratio(cell, base, row["sessions"], name) if base else None, 2)
+
+    return [
+        [
+            cell["candidate"],
+            str(row["sessions"]),
+            f"{row['holds']} of {row['seeds']}",
+            cell_of(row["p90_ms"]),
+            ratio(row, "p90_ms"),
+            cell_of(row["p99_ms"]),
+            cell_of(row["c100"], 3),
+            cell_of(row["goodput_per_s"], 2),
+            ratio(row, "goodput_per_s"),
+            cell_of(row["wasted"], 3),
+            cell_of(row["starved"]),
+        ]
+        for row in cell["by_sessions"]
+    ]
+
+
+def comparison_notes(found: Mapping[str, Any]) -> str:
+    """What a reader must know beside the tables."""
+    barge_in = "the workload's" if found["barge_in"] is None else f"{found['barge_in']:g}"
+    parts = [
+        f"Mean (least-most) over seeds {', '.join(map(str, found['seeds']))}; ratios to {found['base']}, seed by seed.",
+        f"{found['seconds']:g} simulated seconds, barge-in {barge_in}, admission {'on' if found['admission'] else 'off'}.",
+    ]
+    if found["sets"]:
+        parts.append("For all: " + ", ".join(f"{k}={v}" for k, v in found["sets"].items()) + ".")
+    if not found["complete"]:
+        parts.append("Interrupted: not all was measured.")
+    return " ".join(parts)
+
+
+def comparison_markdown(found: Mapping[str, Any]) -> str:
+    parts = [
+        f"### {title}\n\n{markdown(titles, rows)}"
+        for title, titles, rows in comparison_tables(found)
+    ]
+    return "\n".join([*parts, comparison_notes(found)]) + "\n"
+
+
+def print_comparison(found: Mapping[str, Any], console: Console) -> None:
+    for title, titles, rows in comparison_tables(found):
+        console.print(rich_table(title, titles, rows))
+    console.print(comparison_notes(found), markup=False, soft_wrap=True)

@@ -1,0 +1,148 @@
+"""The command line: what is wrong ends with code 2 and one line that names it; help loads nothing that draws or simulates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadgen.cli import main
+from loadgen.cli.parser import parse
+
+pytestmark = pytest.mark.unit
+
+COMMANDS = ("run", "simulate", "sweep", "compare", "report")
+SHORT = ["--seconds", "24", "--warm-up", "4"]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_names_the_exit_codes(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        parse([*command.split(), "--help"])
+    assert end.value.code == 0
+    assert "Exit codes" in capsys.readouterr().out
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from loadgen.cli import main\n"
+        "try: main(['run', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'matplotlib', 'numpy', 'websockets', 'engines', 'session_server.runtime'} & sys.modules.keys()\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["simulate", "--sessions", "0"],
+        ["simulate", "--admission", "maybe"],
+        ["sweep", "--sessions", "8"],
+        ["sweep", "--around", "1.1,x"],
+        ["compare", "--policies", ","],
+        ["report"],
+    ],
+)
+def test_a_wrong_option_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        parse(arguments)
+    assert end.value.code == 2
+    assert "usage: session-loadgen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["simulate", "--policy", "edf"], "no policy edf; there are fcfs, liveserve, deadline"),
+        (["simulate", "--chunking", "big"], "no chunking big; there are stock, adaptive"),
+        (["simulate", "--profile", "abacus"], "no profile abacus; there are"),
+        (["sweep", "--workload", "calm"], "no workload calm; there are"),
+        (["simulate", "--set", "lead=3"], "no scheduler parameter lead; there are"),
+        (["simulate", "--sessions", "2", "--replicas", "3"], "at least one session a replica"),
+        (["simulate", "--report", "/nowhere/r.json"], "--report /nowhere/r.json: no such folder"),
+        (["simulate", "--slo", "/nowhere/s.yaml"], "SLO file /nowhere/s.yaml"),
+        (["sweep", "--plot", "/nowhere/p.png"], "--plot /nowhere/p.png: no such folder"),
+        (["sweep", "--start", "9", "--most", "8"], "--start is beyond --most"),
+        (["compare", "--base", "edf/stock"], "--base edf/stock: no such candidate; there are fcfs"),
+        (["compare", "--variant", "a:fcfs", "--variant", "a:fcfs"], "candidate a is there twice"),
+        (["compare", "--variant", "a:fcfs,lead=1"], "no scheduler parameter lead"),
+    ],
+)
+def test_what_does_not_exist_is_named_before_anything_runs(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(arguments) == 2
+    assert named in " ".join(capsys.readouterr().err.split())
+
+
+def test_simulate_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "r.json"
+    arguments = ["simulate", "--sessions", "2", *SHORT, "--barge-in", "0.7", "--seed", "5"]
+    assert main([*arguments, "--policy", "fcfs", "--chunking", "stock", "--report", str(file)]) == 0
+    report = json.loads(file.read_text())
+    assert (report["policy"], report["chunking"], report["profile"]) == (
+        "fcfs", "stock", "qwen3-omni-h200",
+    )  # fmt: skip
+    assert (report["workload_name"], report["seed"], report["sessions"]) == ("mixed", 5, 2)
+    assert report["workload"]["barge_in"] == 0.7
+    shown = capsys.readouterr().err
+    assert "turn end -> audible p90" in shown
+    assert "CPU of this run" in shown
+    assert "cpu" not in json.dumps(report).lower().replace("cpu-default", "")
+
+
+def test_a_missed_bar_is_exit_code_1(tmp_path: Path):
+    bars = tmp_path / "slo.yaml"
+    bars.write_text("turns: {min: 100000}\n")
+    assert main(["simulate", "--sessions", "1", *SHORT, "--slo", str(bars)]) == 1
+
+
+def test_sweep_says_where_its_search_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "r.json"
+    arguments = ["sweep", *SHORT, "--workload", "interactive", "--set", "workload.ramp_s=1"]
+    assert (
+        main([*arguments, "--seeds", "2", "--start", "9", "--most", "9", "--report", str(file)])
+        == 0
+    )
+    report = json.loads(file.read_text())
+    assert (report["sessions_at_slo"], report["search_ended_at_limit"]) == (9, True)
+    assert [(p["sessions"], p["seed"]) for p in report["points"]] == [(9, 0), (9, 1)]
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "sessions at the service level: 9 or more" in shown
+
+
+def test_a_sweep_of_too_short_runs_says_so(capsys: pytest.CaptureFixture[str]):
+    assert main(["sweep", *SHORT, "--seeds", "1", "--start", "1"]) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "sessions at the service level: 0" in shown
+    assert "too few to judge" in shown
+
+
+def test_compare_puts_a_variant_beside_its_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file, text = tmp_path / "r.json", tmp_path / "r.md"
+    arguments = [
+        "compare",
+        *SHORT,
+        "--seeds",
+        "2",
+        "--sessions",
+        "3",
+        "--workloads",
+        "closed-eager",
+    ]
+    variants = ["--variant", "plain:fcfs,stock", "--variant", "wide:deadline,lead_cap_s=4"]
+    assert main([*arguments, *variants, "--report", str(file), "--markdown", str(text)]) == 0
+    report = json.loads(file.read_text())
+    assert report["candidates"] == ["plain", "wide"]
+    assert report["cells"][1]["overrides"] == {"lead_cap_s": 4}
+    shown = text.read_text()
+    assert "| plain | 3 |" in shown
+    assert "ratios to plain, seed by seed" in shown
+    assert "wide" in capsys.readouterr().err
