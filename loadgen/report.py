@@ -19,7 +19,7 @@ from rich.table import Table
 
 from loadgen.driver_ws import Outcome
 from loadgen.measure import duration_s, measure, spread
-from loadgen.server_probe import Sample
+from loadgen.server_probe import Sample, StageTotals
 from loadgen.slo import Verdict
 from session_server.errors import ConfigError
 
@@ -105,6 +105,7 @@ def build(
         **figures,
         **_server_figures(outcome.looks),
         "server_figures_origin": origin,
+        "stages": _stages([sample for _, sample in outcome.looks]),
         "driver": {"kind": "ws", "late_ms": spread(outcome.late_ns, (50, 99, 100))},
         "workload": dict(workload),
         "machine": machine(),
@@ -136,6 +137,23 @@ def _server_figures(looks: Sequence[tuple[int, Sample]]) -> dict[str, Any]:
         "server_rss_peak_mb": round(max(mb for _, mb in rss), 1) if rss else None,
         "server_rss_by_sessions": [[ended, round(mb, 1)] for ended, mb in _thinned(rss)],
     }
+
+
+def _stages(looks: Sequence[Sample]) -> dict[str, Any]:
+    """Between the first and the last look: share of the time that each stage was in a step, and its mean batch."""
+    if len(looks) < 2 or looks[-1].at_s <= looks[0].at_s:
+        return {}
+    first, last = looks[0], looks[-1]
+    figures = {}
+    for stage, after in sorted(last.stages.items()):
+        before = first.stages.get(stage, StageTotals())
+        steps, jobs = after.steps - before.steps, after.jobs - before.jobs
+        figures[stage] = {
+            "occupancy": round((after.busy_s - before.busy_s) / (last.at_s - first.at_s), 4),
+            "steps": round(steps),
+            "mean_batch": round(jobs / steps, 3) if steps else None,
+        }
+    return figures
 
 
 def _thinned(rss: Sequence[tuple[int, float]]) -> Iterable[tuple[int, float]]:

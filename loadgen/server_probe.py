@@ -8,27 +8,45 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import psutil
 
 _LINE = re.compile(r"^(\w+)(\{[^}]*\})? ([-+.\deE]+|NaN|[+-]Inf)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 TIMEOUT_S = 5.0
+_STAGE_TOTALS = {
+    "session_server_stage_step_seconds_sum": "busy_s",
+    "session_server_stage_batch_size_count": "steps",
+    "session_server_stage_batch_size_sum": "jobs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageTotals:
+    """What an engine stage did since the server began: seconds in steps, steps, jobs advanced by them."""
+
+    busy_s: float = 0.0
+    steps: float = 0.0
+    jobs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at the server; None: not known."""
+    """One look at the server; None: not known. `at_s`: when, on this process's monotonic clock."""
 
     cpu_s: float | None = None
     rss_bytes: float | None = None
     generated_s: float | None = None
     wasted_s: float | None = None
     build: tuple[tuple[str, str], ...] = ()
+    stages: Mapping[str, StageTotals] = field(default_factory=dict)
+    at_s: float = 0.0
 
 
 def metrics_url(url: str) -> str:
@@ -64,9 +82,10 @@ class ServerProbe:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
-                return parse(answer.read().decode("utf-8", "replace"))
+                found = parse(answer.read().decode("utf-8", "replace"))
         except (OSError, ValueError):
             return None
+        return found and replace(found, at_s=time.monotonic())
 
     def _from_process(self) -> Sample | None:
         if self._pid is None:
@@ -82,16 +101,20 @@ class ServerProbe:
                 times = member.cpu_times()
                 cpu += times.user + times.system
                 rss += member.memory_info().rss
-        return Sample(cpu, rss)
+        return Sample(cpu, rss, at_s=time.monotonic())
 
 
 def parse(text: str) -> Sample | None:
     """The figures that matter of a text exposition; None when it has none of the process."""
     totals: dict[str, float] = {}
+    stages: dict[str, dict[str, float]] = {}
     build: tuple[tuple[str, str], ...] = ()
     for name, labels, value in _LINE.findall(text):
         if name == "session_server_build_info":
             build = tuple(_LABEL.findall(labels))
+        if name in _STAGE_TOTALS:
+            stage = dict(_LABEL.findall(labels)).get("stage", "")
+            stages.setdefault(stage, {})[_STAGE_TOTALS[name]] = float(value)
         totals[name] = totals.get(name, 0.0) + float(value)
     if "process_cpu_seconds_total" not in totals:
         return None
@@ -101,4 +124,5 @@ def parse(text: str) -> Sample | None:
         generated_s=totals.get("session_server_audio_generated_seconds_total"),
         wasted_s=totals.get("session_server_audio_wasted_seconds_total"),
         build=build,
+        stages={stage: StageTotals(**found) for stage, found in stages.items()},
     )

@@ -11,7 +11,7 @@ from loadgen import report as reports
 from loadgen.cli import main
 from loadgen.cli.running import realtime_url
 from loadgen.driver_ws import Outcome
-from loadgen.server_probe import Sample, metrics_url, parse
+from loadgen.server_probe import Sample, StageTotals, metrics_url, parse
 from session_server.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -47,6 +47,17 @@ def test_server_figures_are_differences_over_the_run():
     assert (report["server_rss_mb"], report["server_rss_peak_mb"]) == (600.0, 700.0)
     assert report["server_rss_by_sessions"] == [[0, 700.0], [3, 600.0]]
     assert (report["wasted_audio_ratio"], report["wasted_audio_origin"]) == (0.05, "server_metrics")
+
+
+def test_stages_are_differences_between_the_first_and_the_last_look():
+    def look(at_s: float, busy_s: float, steps: float, jobs: float) -> tuple[int, Sample]:
+        stages = {"talker": StageTotals(busy_s, steps, jobs), "idle": StageTotals()}
+        return 0, Sample(cpu_s=1.0, stages=stages, at_s=at_s)
+
+    outcome = Outcome(looks=[look(100, 3, 10, 10), look(105, 4, 20, 30), look(110, 8, 30, 50)])
+    report = reports.build(outcome, users=1, planned=1, seed=0, workload={}, origin="metrics")
+    assert report["stages"]["talker"] == {"occupancy": 0.5, "steps": 20, "mean_batch": 2.0}
+    assert report["stages"]["idle"] == {"occupancy": 0.0, "steps": 0, "mean_batch": None}
 
 
 def test_every_row_of_the_table_is_a_figure_of_the_report():
@@ -124,11 +135,16 @@ def test_an_exposition_is_read_with_its_labels_summed():
         "process_cpu_seconds_total 1.25\nprocess_resident_memory_bytes 1.5e+08\n"
         'session_server_audio_wasted_seconds_total{where="sent"} 1.5\n'
         'session_server_audio_wasted_seconds_total{where="vocoded"} 2.0\n'
+        'session_server_stage_step_seconds_sum{stage="talker"} 2.5\n'
+        'session_server_stage_batch_size_bucket{le="1.0",stage="talker"} 3.0\n'
+        'session_server_stage_batch_size_sum{stage="talker"} 8.0\n'
+        'session_server_stage_batch_size_count{stage="talker"} 4.0\n'
         'session_server_build_info{config="c",version="1"} 1.0\n'
     )
     assert sample is not None
     assert (sample.cpu_s, sample.rss_bytes, sample.wasted_s) == (1.25, 1.5e8, 3.5)
     assert sample.generated_s is None
+    assert sample.stages == {"talker": StageTotals(busy_s=2.5, steps=4.0, jobs=8.0)}
     assert dict(sample.build) == {"config": "c", "version": "1"}
     assert parse("hello") is None
 
