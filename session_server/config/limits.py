@@ -64,6 +64,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.kv_protect_s": (0, 600),
     "scheduler.kv_link_mb_s": (1, 10_000_000),
     "observability.loop_lag_ms": (10, 60_000),
+    "observability.record_mb": (1, 1_048_576),
 }
 
 
@@ -120,6 +121,10 @@ def _not_empty(value: object) -> str | None:
     return None if value else "must not be empty"
 
 
+def _not_blank(value: object) -> str | None:
+    return "must not be empty; null records nothing" if value is not None and not value else None
+
+
 def _proper_keys(value: object) -> str | None:
     keys = value if isinstance(value, tuple) else ()
     if any(not key.strip() or key != key.strip() for key in keys):
@@ -135,4 +140,5 @@ _TEXTS: dict[str, Callable[[object], str | None]] = {
     "session.voice": _not_empty,
     "models.voices": _not_empty,
     "auth.keys": _proper_keys,
+    "observability.record_file": _not_blank,
 }

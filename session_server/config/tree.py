@@ -93,12 +93,15 @@ class ModelsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ObservabilityConfig:
-    """Logs and metrics. Transcripts and secrets are never logged, at any level."""
+    """Logs, metrics, and a record of every session's events in `record_file`, up to `record_mb` megabytes (None: no
+    record). Transcripts and secrets are never logged, at any level; a record holds what was said."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     metrics: bool = True
     loop_lag_ms: int = 100
+    record_file: str | None = None
+    record_mb: int = 256
 
 
 @dataclass(frozen=True, slots=True)

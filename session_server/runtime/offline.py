@@ -68,7 +68,8 @@ async def converse_once(
 ) -> tuple[OfflineResult, bytes]:
     """One manual turn against a server of its own, on a free port; the answer's PCM too."""
     local = replace(config.server, host="127.0.0.1", port=0)
-    async with serving(replace(config, server=local)) as server:
+    unrecorded = replace(config.observability, record_file=None)
+    async with serving(replace(config, server=local, observability=unrecorded)) as server:
         assert server.address is not None
         key = config.auth.keys[0] if config.auth.keys else None
         async with connected(server.address.ws, key=key) as client:

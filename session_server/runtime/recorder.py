@@ -2,7 +2,8 @@
 
 A record is JSON lines: a session's head (settings, parameters, the instant of its beginning), then a line for each
 event, each deadline that was carried out, each id that was drawn, and each action that followed. Generated audio is kept
-as its length only: no decision depends on its content. Instants are nanoseconds of the recorded clock.
+as its length only: no decision depends on its content. What was said is in it. Instants are nanoseconds of the
+recorded clock.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import enum
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, BinaryIO, cast
 
@@ -31,7 +32,7 @@ _KNOWN: dict[str, Any] = {
 
 
 class Line(msgspec.Struct, omit_defaults=True):
-    """`kind`: head, event, deadline, id or action. `name`: the action's class, or the id."""
+    """`kind`: head, event, deadline, id, action, or full (no line follows). `name`: the action's class, or the id."""
 
     session: str
     at: int
@@ -75,15 +76,34 @@ def unpack(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 class Recorder:
-    """Writes lines to a file; one for any number of sessions."""
+    """Writes lines to a file; one for any number of sessions.
 
-    def __init__(self, out: BinaryIO) -> None:
+    After `limit_bytes` (0: none), or when the file cannot be written (`on_fault` is told once), it says nothing more;
+    an event that was begun is written with all its actions.
+    """
+
+    def __init__(
+        self,
+        out: BinaryIO,
+        limit_bytes: int = 0,
+        on_fault: Callable[[OSError], None] = lambda fault: None,
+    ) -> None:
         self._out = out
+        self._limit = limit_bytes
+        self._on_fault = on_fault
+        self._written = 0
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is written."""
+        return self._over
 
     def head(
         self, session: str, chosen: settings.SessionSettings, params: settings.CoreParams, now: int
     ) -> None:
         """A session begins. To be said before its core is made."""
+        self._make_room(now)
         self._write(
             Line(session, now, "head", body={"settings": pack(chosen), "params": pack(params)})
         )
@@ -111,19 +131,35 @@ class Recorder:
 
     def event(self, session: str, event: events.Event, now: int) -> None:
         audio = 0
+        self._make_room(now)
         if isinstance(event, events.AudioGenerated):
             audio, event = len(event.pcm), replace(event, pcm=b"")
         self._write(Line(session, now, "event", body=pack(event), audio=audio))
 
     def deadline(self, session: str, now: int) -> None:
         """The core was told that a deadline has come."""
+        self._make_room(now)
         self._write(Line(session, now, "deadline"))
 
     def action(self, session: str, action: actions.Action, now: int) -> None:
         self._write(Line(session, now, "action", type(action).__name__, digest(action)))
 
+    def _make_room(self, now: int) -> None:
+        """Between two steps: is there room for another one?"""
+        if self._limit and self._written >= self._limit and not self._over:
+            self._write(Line("", now, "full"))
+            self._over = True
+
     def _write(self, line: Line) -> None:
-        self._out.write(msgspec.json.encode(line) + b"\n")
+        if self._over:
+            return
+        encoded = msgspec.json.encode(line) + b"\n"
+        self._written += len(encoded)
+        try:
+            self._out.write(encoded)
+        except OSError as fault:
+            self._over = True
+            self._on_fault(fault)
 
 
 def digest(action: actions.Action) -> str:
@@ -155,17 +191,29 @@ class Difference:
     replayed: str
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event (None: a deadline came), and what a fresh core did about it."""
+
+    at: int
+    event: events.Event | None
+    actions: list[actions.Action]
+
+
 Seen = tuple[int, str, str]
 _NOTHING: Seen = (0, "nothing", "")
 
 
-class _Past:
+class PastSession:
     """One recorded session."""
 
     def __init__(self, head: Line) -> None:
-        self._head = head
+        self.name = head.session
+        self.began = head.at
+        self.settings: settings.SessionSettings = unpack(head.body["settings"])
+        self.params: settings.CoreParams = unpack(head.body["params"])
         self._ids: list[str] = []
-        self._steps: list[tuple[int, events.Event | None]] = []
+        self._events: list[tuple[int, events.Event | None]] = []
         self.wanted: list[Seen] = []
 
     def add(self, line: Line) -> None:
@@ -174,46 +222,70 @@ class _Past:
         elif line.kind == "action":
             self.wanted.append((line.at, line.name, str(line.body)))
         elif line.kind == "deadline":
-            self._steps.append((line.at, None))
+            self._events.append((line.at, None))
         elif line.kind == "event":
             event = cast("events.Event", unpack(line.body))
             if isinstance(event, events.AudioGenerated):
                 event = replace(event, pcm=bytes(line.audio))
-            self._steps.append((line.at, event))
+            self._events.append((line.at, event))
 
-    def relive(self) -> list[Seen]:
+    def relive(self) -> Iterator[Step]:
         """What a fresh core does with the same events and ids."""
         ids = iter(self._ids)
-        body = self._head.body
         core = Session(
-            unpack(body["settings"]),
-            unpack(body["params"]),
+            self.settings,
+            self.params,
             lambda prefix: next(ids, f"{prefix}_beyond_the_record"),
-            self._head.at,
+            self.began,
         )
-        seen = []
-        for at, event in self._steps:
+        for at, event in self._events:
             found = core.on_deadline(at) if event is None else core.handle(event, at)
-            seen += [(at, type(action).__name__, digest(action)) for action in found]
-        return seen
+            yield Step(at, event, found)
+
+
+def past_sessions(lines: Iterable[bytes]) -> list[PastSession]:
+    """The sessions of a record, in the order of their beginning. Raises ConfigError for what is no record."""
+    sessions: dict[str, PastSession] = {}
+    try:
+        for line in read_lines(lines):
+            if line.kind == "head":
+                sessions[line.session] = PastSession(line)
+            elif line.session in sessions:
+                sessions[line.session].add(line)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise ConfigError(f"record: written by another version, or damaged: {fault}") from fault
+    if not sessions:
+        raise ConfigError("record: no session in it")
+    return list(sessions.values())
 
 
 def replay(lines: Iterable[bytes]) -> tuple[int, list[Difference]]:
     """Feed each recorded session to a fresh core: (actions that are the same, each session's first difference)."""
-    sessions: dict[str, _Past] = {}
-    for line in read_lines(lines):
-        if line.kind == "head":
-            sessions[line.session] = _Past(line)
-        elif line.session in sessions:
-            sessions[line.session].add(line)
     same, differences = 0, []
-    for name, past in sessions.items():
-        seen = past.relive()
-        for i in range(max(len(past.wanted), len(seen))):
-            wanted = past.wanted[i] if i < len(past.wanted) else _NOTHING
-            got = seen[i] if i < len(seen) else _NOTHING
-            if wanted != got:
-                differences.append(Difference(name, wanted[0] or got[0], wanted[1], got[1]))
-                break
-            same += 1
+    for past in past_sessions(lines):
+        agreed, difference = _compared(past)
+        same += agreed
+        if difference is not None:
+            differences.append(difference)
     return same, differences
+
+
+def _compared(past: PastSession) -> tuple[int, Difference | None]:
+    """How many actions are the same before the first that is not."""
+    wanted = iter(past.wanted)
+    same, at = 0, past.began
+    try:
+        for step in past.relive():
+            at = step.at
+            for action in step.actions:
+                got = (step.at, type(action).__name__, digest(action))
+                recorded = next(wanted, _NOTHING)
+                if got != recorded:
+                    return same, Difference(past.name, recorded[0] or at, recorded[1], got[1])
+                same += 1
+    except Exception as fault:  # a core that throws where the recorded one did not differs, too
+        return same, Difference(past.name, at, next(wanted, _NOTHING)[1], type(fault).__name__)
+    rest = next(wanted, None)
+    if rest is not None:
+        return same, Difference(past.name, rest[0], rest[1], _NOTHING[1])
+    return same, None

@@ -15,6 +15,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from engines.model_store import ModelStore
 from session_server.clock import Clock, MonotonicClock
 from session_server.config import Config
 from session_server.errors import ConfigError
+from session_server.observability.catalogue import SchedulingClass
 from session_server.observability.host_report import HostReport
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics
@@ -41,8 +43,10 @@ from session_server.runtime.messages import (
     ToSession,
 )
 from session_server.runtime.realtime_routes import RealtimeRoutes
+from session_server.runtime.record_file import RecordFile, open_record
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
 from session_server.runtime.session_factory import SessionFactory, default_session
+from session_server.runtime.session_task import SessionTask
 from session_server.transports.websocket import WebSocketOutbox
 
 _log = logging.getLogger(__name__)
@@ -96,6 +100,7 @@ class Server:
             HostReport(self.metrics),
         )
         self._runner: web.AppRunner | None = None
+        self._record: RecordFile | None = None
         self._lag = LoopLag(self._on_lag)
         self.address: Address | None = None
 
@@ -104,6 +109,7 @@ class Server:
     async def start(self) -> None:
         """Bind, load, open. Raises ConfigError or ModelsMissing with one clear line; cleans up after itself."""
         try:
+            self._record = open_record(self.config.observability)
             await self._listen()
             await self.host.start()
         except BaseException:
@@ -122,6 +128,8 @@ class Server:
             await self._runner.cleanup()
             self._runner = None
         await self.host.stop()
+        if self._record is not None:
+            self._record.close()
 
     async def go_down(self) -> None:
         """Drain, then stop."""
@@ -145,6 +153,7 @@ class Server:
                 self.host.post,
                 self.metrics,
                 self._clock,
+                recorder=self._record.recorder if self._record is not None else None,
             ),
             open_session=self._admitted,
         )
@@ -209,10 +218,20 @@ class Server:
         self._lag.start()  # not before: reading models holds the interpreter's lock
         self.metrics.watch("sessions_active", lambda: float(len(self.registry)))
         self.metrics.watch("outbox_bytes", self._outbox_bytes)
+        self.metrics.watch("input_backlog_seconds", self._input_backlog_s)
+        for kind in SchedulingClass:
+            self.metrics.watch("scheduler_sessions", partial(self._sessions_of, kind), kind.value)
 
     def _outbox_bytes(self) -> float:
         outboxes = [c.outbox for c in self.registry.connections()]
         return float(sum(o.queued_bytes for o in outboxes if isinstance(o, WebSocketOutbox)))
+
+    def _input_backlog_s(self) -> float:
+        endpoints = [c.endpoint for c in self.registry.connections()]
+        return max((e.input_backlog_s for e in endpoints if isinstance(e, SessionTask)), default=0)
+
+    def _sessions_of(self, kind: SchedulingClass) -> float:
+        return float(self.host.sessions_by_class()[kind.value])
 
     def _on_refused(self, refusal: Refusal) -> None:
         self.metrics.count("sessions_rejected", refusal.value)

@@ -24,6 +24,7 @@ from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import parse_extensions
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.messages import ToHost
+from session_server.runtime.recorder import Recorder
 from session_server.runtime.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox
 
@@ -42,6 +43,7 @@ class SessionFactory:
         metrics: Metrics,
         clock: Clock,
         new_id: NewId = random_id,
+        recorder: Recorder | None = None,
     ) -> None:
         self._config = config
         self._default = default_session(config, wire.voices(own_voices))
@@ -54,6 +56,7 @@ class SessionFactory:
             post=post,
             make_vad=vad_maker(config, store),
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
+            recorder=recorder,
         )
 
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:

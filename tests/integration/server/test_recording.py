@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import io
+from pathlib import Path
 
 import pytest
 
-from session_server.runtime import session_factory
-from session_server.runtime.recorder import Recorder, replay
-from session_server.runtime.session_task import SessionServices
+from session_server.runtime.recorder import replay
 from tests.integration.server.caller import calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
@@ -20,12 +17,13 @@ pytestmark = pytest.mark.integration
 @pytest.mark.asyncio
 @pytest.mark.parametrize("detection", ["server_vad", "semantic_vad"])
 async def test_a_recorded_conversation_takes_the_same_decisions_again(
-    serve: OpenServer, monkeypatch: pytest.MonkeyPatch, detection: str
+    serve: OpenServer, tmp_path: Path, detection: str
 ):
-    out = io.BytesIO()
-    services = functools.partial(SessionServices, recorder=Recorder(out))
-    monkeypatch.setattr(session_factory, "SessionServices", services)
-    async with serve() as server, calling(server.address.ws) as caller:
+    path = tmp_path / "run.jsonl"
+    async with (
+        serve(observability__record_file=str(path)) as server,
+        calling(server.address.ws) as caller,
+    ):
         await caller.detect({"type": detection})
         await caller.append(speech(0.6))
         await caller.speak(silence(0.8))
@@ -34,6 +32,6 @@ async def test_a_recorded_conversation_takes_the_same_decisions_again(
         await caller.hear(response, 0.2)
         await caller.speak(speech(1.2), silence(0.8))
         await caller.ended(response)
-    same, differences = replay(out.getvalue().splitlines())
+    same, differences = replay(path.read_bytes().splitlines())
     assert not differences
     assert same > 100

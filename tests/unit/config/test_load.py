@@ -44,6 +44,8 @@ def complaint(file: Path | None = None, env: dict[str, str] | None = None, **fla
         ("server: {heartbeat_s: .nan}", "server.heartbeat_s: nan is not within"),
         ("observability: {log_level: loud}", "observability.log_level: must be one of debug,"),
         ("observability: {metrics: 1}", "observability.metrics: must be true or false, not 1"),
+        ("observability: {record_file: ''}", "observability.record_file: must not be empty; null"),
+        ("observability: {record_mb: 0}", "observability.record_mb: 0 is not within 1 and"),
         ("core: {duck_ms: 900}", "core.duck_ms: 900 is more than core.commit_ms = 800"),
         ("core: {delta_ms: 500}", "core.delta_ms: 500 is not within 20 and 100"),
         ("core: {commit_ms: -5}", "core.commit_ms: -5 is not within"),
