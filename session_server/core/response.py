@@ -100,6 +100,8 @@ class Response:
     news_ns: int = 0
     """When it last made progress."""
     reported_ns: int | None = None
+    reported_played: int = 0
+    """The last report of its frontier: when, and the samples that were played."""
     client_cut: int | None = None
     """Where the client truncated it, in samples."""
     settling: bool = False

@@ -302,11 +302,7 @@ class Responses:
 
     def finish_sent(self) -> None:
         """End every response of which all was handed over, whatever event brought the last piece out."""
-        over = None
-        for response in self.live.values():
-            if response.phase is Phase.SENDING and not response.ledger.unsent:
-                over = [response] if over is None else [*over, response]
-        for response in over or ():
+        for response in [r for r in self.live.values() if r.phase is Phase.SENDING]:
             self.finish_if_sent(response)
 
     def finish_if_sent(self, response: Response) -> None:

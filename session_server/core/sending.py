@@ -3,7 +3,8 @@
 Owns `playing`, the responses of the default conversation whose audio may still sound at the listener. Invariants:
 audio of a response is handed over only while it is live and not held back; a duck holds back all of them at once; each
 `output_audio_buffer.started` (playback extension) is followed by exactly one `stopped` or `cleared`.
-Reports go out at most every 100 ms per response, and at once when it ends, ducks or resumes.
+Reports go out at most every 100 ms per response, and at once when it ends, ducks or resumes; where the listener is as
+far as the last report, moved on in real time, puts it, only each second: the host moves it on by itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from session_server.core.response import Phase, Response
 from session_server.media import NS_PER_MS, NS_PER_S
 
 REPORT_EVERY_NS = 100 * NS_PER_MS
+REPORT_AGAIN_NS = NS_PER_S
+REPORT_NEWS_MS = 20
+"""A listener that is off by more than this is news. Less is the jitter of acknowledgements."""
 ACK_SILENCE_MS = 2_000
 
 
@@ -214,14 +218,25 @@ class Sending:
         now, last = self._context.now, response.reported_ns
         if response.epoch is None or (response.ended and not force):
             return
-        if not force and last is not None and now - last < REPORT_EVERY_NS:
-            if self._context.timers.get(Timer.REPORT, response.id) is None:
-                self._context.timers.set(Timer.REPORT, last + REPORT_EVERY_NS, response.id)
-            return
-        response.reported_ns = now
+        if not force and last is not None:
+            if now - last < REPORT_AGAIN_NS and self._is_known(response, last):
+                return
+            if now - last < REPORT_EVERY_NS:
+                if self._context.timers.get(Timer.REPORT, response.id) is None:
+                    self._context.timers.set(Timer.REPORT, last + REPORT_EVERY_NS, response.id)
+                return
+        mark = response.ledger.snapshot(now)
+        response.reported_ns, response.reported_played = now, mark.played
         self._context.timers.clear(Timer.REPORT, response.id)
-        ledger = response.ledger
-        self._context.emit(ReportFrontier(response.id, ledger.snapshot(now), ledger.paused))
+        self._context.emit(ReportFrontier(response.id, mark, response.ledger.paused))
+
+    def _is_known(self, response: Response, last: int) -> bool:
+        """The listener is where the last report and the time since then put it."""
+        ledger, now = response.ledger, self._context.now
+        if ledger.paused:
+            return False
+        expected = response.reported_played + (now - last) * ledger.rate // NS_PER_S
+        return abs(ledger.played(now) - expected) * 1000 <= REPORT_NEWS_MS * ledger.rate
 
     def ended(self, response: Response) -> None:
         """The response's terminal event is out."""

@@ -223,6 +223,12 @@ class EngineHost:
 
     def _handle(self, session: _Session, message: ToHost, now: int) -> None:
         match message:
+            case Frontier():
+                response = session.responses.get(message.response)
+                if response is not None:
+                    response.frontier(message.played, message.rate, message.paused, now)
+                    left = message.generated - message.played
+                    self.residency.playing(message.session, left / max(1, message.rate))
             case Recognise():
                 self._recognition.recognise(message, now)
             case JudgeTurn():
@@ -241,12 +247,6 @@ class EngineHost:
                 self._cancel(session, message.response)
             case Fence():
                 self._fence(session, message.lane, message.epoch)
-            case Frontier():
-                response = session.responses.get(message.response)
-                if response is not None:
-                    response.frontier(message.played, message.rate, message.paused, now)
-                    left = message.generated - message.played
-                    self.residency.playing(message.session, left / max(1, message.rate))
             case CloseSession():
                 self._close(message.session)
             case OpenSession():

@@ -17,7 +17,7 @@ from engines.base import JobKey, Stage, StepResult
 from session_server.runtime.residency_gate import StateGate
 from session_server.runtime.stage_worker import Call, Feed, Release, Start
 from session_server.runtime.state_calls import ExportState, ImportState, StateCall
-from session_server.scheduler.work import WorkItem
+from session_server.scheduler.work import WorkItem, WorkKey
 
 
 class JobOwner(Protocol):
@@ -47,6 +47,7 @@ class Phase(enum.Enum):
 class Job:
     """`feeds` came before the engine knew the job; the first `sent` of them went with its start."""
 
+    key: JobKey
     owner: JobOwner
     job: object
     phase: Phase = Phase.NEW
@@ -59,12 +60,13 @@ class JobTable:
     """Jobs by key, and the calls that wait."""
 
     def __init__(self) -> None:
-        self._jobs: dict[JobKey, Job] = {}
+        self._jobs: dict[WorkKey, Job] = {}
         self._calls: list[Call] = []
+        self._moves_owed = 0
         self._held = 0
         self._full = False
 
-    def __contains__(self, key: JobKey) -> bool:
+    def __contains__(self, key: WorkKey) -> bool:
         return key in self._jobs
 
     def __len__(self) -> int:
@@ -85,8 +87,8 @@ class JobTable:
 
     def keys(self, *, with_state_only: bool = False) -> list[JobKey]:
         return [
-            key
-            for key, job in self._jobs.items()
+            job.key
+            for job in self._jobs.values()
             if not with_state_only or job.phase is not Phase.NEW
         ]
 
@@ -94,7 +96,7 @@ class JobTable:
         """Raises ValueError for a key that is there: ids are never reused."""
         if key in self._jobs:
             raise ValueError(f"job {key} is there already")
-        self._jobs[key] = Job(owner, job)
+        self._jobs[key] = Job(key, owner, job)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         job = self._jobs.get(key)
@@ -105,9 +107,13 @@ class JobTable:
         else:
             job.feeds.append((payload, last))
 
+    def name(self, item: WorkItem) -> JobKey:
+        """The key under which the item's job was added."""
+        return self._jobs[item.key].key
+
     def may_start(self, item: WorkItem, gate: StateGate) -> bool:
         """Whether the item's job has engine state, or the gate lets it have some."""
-        job = self._jobs[JobKey(*item.key)]
+        job = self._jobs[item.key]
         return job.phase is not Phase.NEW or gate.may_start(item, job.job)
 
     def make_way(self, granted: Callable[[JobKey], bool]) -> bool:
@@ -123,11 +129,12 @@ class JobTable:
     def owe(self, call: StateCall) -> None:
         """Let the engine do this before its next step, after what it was owed before."""
         self._calls.append(call)
+        self._moves_owed += isinstance(call, ExportState | ImportState)
 
     @property
     def owes_a_move(self) -> bool:
         """A session's state is to be moved."""
-        return any(isinstance(call, ExportState | ImportState) for call in self._calls)
+        return self._moves_owed > 0
 
     def has_state(self, key: JobKey) -> bool:
         job = self._jobs.get(key)
@@ -150,7 +157,7 @@ class JobTable:
 
     def plan(self, batch: Iterable[JobKey]) -> list[Call]:
         """The calls before the next step: what is owed, then the starts of jobs in `batch` that are new."""
-        calls, self._calls = self._calls, []
+        calls, self._calls, self._moves_owed = self._calls, [], 0
         for key in batch:
             job = self._jobs[key]
             if job.phase is Phase.NEW:
@@ -182,4 +189,5 @@ class JobTable:
     def lose_engine(self) -> None:
         """The engine is gone, and with it whatever it was owed."""
         self._calls.clear()
+        self._moves_owed = 0
         self._full = False

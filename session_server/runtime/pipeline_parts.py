@@ -30,6 +30,35 @@ _PRIOR_NS = {
 _FIRST_CLAUSE_TOKENS = 8
 
 
+class StepEstimates:
+    """P90 of one stage's steps at the batch size seen last; kept until another step of it was measured."""
+
+    __slots__ = ("_costs", "_known", "_name", "_prior_ns", "_runner", "_sized", "_version")
+
+    def __init__(self, stage: Stage, runner: StageRunner, costs: CostModel) -> None:
+        self._runner = runner
+        self._costs = costs
+        self._name = runner.name
+        self._prior_ns = _PRIOR_NS.get(stage, 100 * NS_PER_MS)
+        self._sized = stage in (Stage.CODEC, Stage.VOCODER)
+        self._known: dict[int, int] = {}
+        self._version = 0
+
+    def ns(self, audio_ns: int) -> int:
+        """A step of `audio_ns` of audio; of one unit where steps are not sized by audio."""
+        version = self._costs.version(self._name)
+        if version != self._version:
+            self._version = version
+            self._known.clear()
+        known = self._known.get(audio_ns)
+        if known is None:
+            units = max(1, audio_ns // unit_ns(self._runner)) if self._sized else 1
+            batch = self._runner.last_batch
+            known = self._costs.p90_ns(self._name, batch, units, self._prior_ns)
+            self._known[audio_ns] = known
+        return known
+
+
 class PathEstimates:
     """P90 of the time through a stage and all below it, at the batch sizes seen last. Figures are kept until a step of
     any stage was measured."""
@@ -37,22 +66,20 @@ class PathEstimates:
     def __init__(
         self, runners: Mapping[Stage, StageRunner], costs: CostModel, smallest_chunk_ns: int
     ) -> None:
+        self.steps = {
+            stage: StepEstimates(stage, runner, costs) for stage, runner in runners.items()
+        }
         self._runners = runners
         self._costs = costs
         self._smallest_chunk_ns = smallest_chunk_ns
         self._paths: dict[tuple[Stage, bool], int] = {}
-        self._steps_ns: dict[tuple[Stage, int], int] = {}
         self._observations = 0
-
-    def _refresh(self) -> None:
-        if self._observations != self._costs.observations:
-            self._observations = self._costs.observations
-            self._paths.clear()
-            self._steps_ns.clear()
 
     def path_ns(self, stage: Stage, first: bool) -> int:
         """`first`: a whole first clause has still to be thought."""
-        self._refresh()
+        if self._observations != self._costs.observations:
+            self._observations = self._costs.observations
+            self._paths.clear()
         known = self._paths.get((stage, first))
         if known is None:
             known = self._paths[stage, first] = self._path_ns(stage, first)
@@ -76,31 +103,15 @@ class PathEstimates:
 
     def step_ns(self, stage: Stage, audio_ns: int) -> int:
         """One step of this stage; `audio_ns` of audio for codec and vocoder."""
-        self._refresh()
-        known = self._steps_ns.get((stage, audio_ns))
-        if known is None:
-            known = self._steps_ns[stage, audio_ns] = self._step_ns(stage, audio_ns)
-        return known
-
-    def _step_ns(self, stage: Stage, audio_ns: int) -> int:
-        runner = self._runners[stage]
-        return self._costs.p90_ns(
-            stage.value, runner.last_batch, self._units(stage, audio_ns), _PRIOR_NS[stage]
-        )
+        return self.steps[stage].ns(audio_ns)
 
     def single_ns(self, stage: Stage) -> int:
         """One step of a stage that is not on the way of speech."""
-        batch = self._runners[stage].last_batch
-        return self._costs.p90_ns(stage.value, batch, 1, _PRIOR_NS.get(stage, 100 * NS_PER_MS))
+        return self.steps[stage].ns(0)
 
     def making_ns(self, audio_ns: int) -> int:
         """From codec to listener, for a chunk of `audio_ns`."""
         return self.step_ns(Stage.CODEC, audio_ns) + self.step_ns(Stage.VOCODER, audio_ns)
-
-    def _units(self, stage: Stage, audio_ns: int) -> int:
-        if stage not in (Stage.CODEC, Stage.VOCODER):
-            return 1
-        return max(1, audio_ns // unit_ns(self._runners[stage]))
 
 
 def unit_ns(runner: StageRunner) -> int:

@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engines.base import (
-    ChatMessage,
-    FunctionSpec,
-    JobKey,
-    Stage,
-    StepResult,
-    ThinkJob,
-    TokenOutput,
-)
+from engines.base import JobKey, Stage, StepResult, TokenOutput
 from engines.clauses import ClauseSplitter, ClauseText
 from session_server.core import tool_calls
 from session_server.media import NS_PER_S
@@ -37,6 +29,7 @@ from session_server.runtime.pipeline_parts import Stages
 from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.speech_path import SpeechPath
 from session_server.runtime.streamed_speech import PieceSplitter, StreamedSpeechPath
+from session_server.runtime.think_job import think_job
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
@@ -72,8 +65,9 @@ class ResponsePipeline:
         self._over = over
         self._key = JobKey(request.session, request.response)
         self._parser = tool_calls.ToolCallParser(frozenset(tool.name for tool in request.tools))
-        streaming = stages.runners[Stage.TALKER].streams_text
-        self._splitter = PieceSplitter() if streaming else ClauseSplitter()
+        self._thinker = stages.runners[Stage.THINKER]
+        self._streaming = stages.runners[Stage.TALKER].streams_text
+        self._splitter = PieceSplitter() if self._streaming else ClauseSplitter()
         self._chunk_index = 0
         self._loose_tokens = 0
         self._opening = True
@@ -88,7 +82,7 @@ class ResponsePipeline:
         )
         self.speech: Speaking | None = None
         if playhead is not None:
-            path = StreamedSpeechPath if streaming else SpeechPath
+            path = StreamedSpeechPath if self._streaming else SpeechPath
             self.speech = path(
                 stages,
                 self,
@@ -117,9 +111,7 @@ class ResponsePipeline:
     def begin(self, now: int) -> None:
         """Admitted: the thinker may start."""
         self.times.admitted_ns = now
-        self._stages.runners[Stage.THINKER].submit(
-            self._key, _think_job(self._request, self.max_tokens), self
-        )
+        self._thinker.submit(self._key, think_job(self._request, self.max_tokens), self)
         self._offer_thinker(now)
 
     def adopt(self, epoch: int, turn_end_ns: int | None, now: int) -> None:
@@ -162,8 +154,14 @@ class ResponsePipeline:
             self.speech.advance(now)
         self._offer_thinker(now)
 
+    @property
+    def _keeps_place(self) -> bool:
+        """A frame was spoken of text that waited: the text lasts less by as much, so the thinker's step is as urgent as
+        before."""
+        return self._streaming and self._thinker.is_waiting(self._key)
+
     def _offer_thinker(self, now: int) -> None:
-        runner = self._stages.runners[Stage.THINKER]
+        runner = self._thinker
         if self._think_done or self.times.admitted_ns is None or runner.in_step(self._key):
             return
         below = 0
@@ -194,8 +192,7 @@ class ResponsePipeline:
                 self._cut_clause_short(speech)
             if not speech.tokens.free:
                 return False
-        starved = self._stages.runners[Stage.THINKER].starved
-        return speech.ahead_s < self._stages.params.text_ahead_s or starved
+        return speech.ahead_s < self._stages.params.text_ahead_s or self._thinker.starved
 
     def _cut_clause_short(self, speech: Speaking) -> None:
         """The edge is full and the talker has nothing: what there is becomes a clause."""
@@ -216,10 +213,12 @@ class ResponsePipeline:
             self._on_token(result, now)
         elif self.speech is not None:
             self.speech.on_result(stage, result, now)
-        if not self.ended:
-            if not self._think_done:
-                self._offer_thinker(now)
+        if self.ended:
+            return
+        if self._think_done:
             self._finish_if_done()
+        elif stage is not Stage.TALKER or not self._keeps_place:
+            self._offer_thinker(now)
 
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:
         self.fail(message)
@@ -314,7 +313,7 @@ class ResponsePipeline:
         self._stages.metrics.first_chunk(self.times.first_chunk(self.session, self.response))
 
     def _finish_if_done(self) -> None:
-        if self._think_done and not self.ended and (self.speech is None or self.speech.done):
+        if self.speech is None or self.speech.done:
             if self.speech is not None and self.speech.credits_used:
                 self.leak = f"{self.speech.credits_used} credits of {self.response}"
             self._finish(self._end.reason or "stop" if self._end is not None else "stop")
@@ -350,7 +349,7 @@ class ResponsePipeline:
         if self.ended:  # whoever got the last message has cancelled us meanwhile
             return
         self.ended = True
-        self._stages.runners[Stage.THINKER].release(self._key)
+        self._thinker.release(self._key)
         if self.speech is not None:
             self.speech.cancel()
         self._over(self)
@@ -363,36 +362,15 @@ class ResponsePipeline:
     def _count_waste(self, where: str) -> None:
         audio_s, tokens = 0.0, self._tokens
         if self.playhead is not None:
-            unheard = self.playhead.generated - self.playhead.played
-            audio_s = unheard / self.playhead.rate
-            if self.playhead.generated:
-                tokens = tokens * unheard // self.playhead.generated
+            playhead = self.playhead
+            lead_ns = playhead.lead_ns(self._stages.clock.now())
+            unheard = min(playhead.generated - playhead.played, lead_ns * playhead.rate // NS_PER_S)
+            audio_s = unheard / playhead.rate
+            if playhead.generated:
+                tokens = tokens * unheard // playhead.generated
         self._stages.metrics.wasted(where, audio_s, tokens)
 
 
 def _output_rate(stages: Stages) -> int:
     capabilities = stages.runners[Stage.VOCODER].capabilities
     return capabilities.unit_rate if capabilities is not None else 24_000
-
-
-def _choice(request: Generate) -> tuple[str, str | None]:
-    """The tool choice; auto where a session's choice cannot be met by the tools that there are."""
-    names = {tool.name for tool in request.tools}
-    met = {"required": bool(names), "function": request.tool_name in names}
-    if met.get(request.tool_choice, True):
-        return request.tool_choice, request.tool_name
-    return "auto", None
-
-
-def _think_job(request: Generate, bound: int | None) -> ThinkJob:
-    choice, tool = _choice(request)
-    bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
-    return ThinkJob(
-        request.instructions,
-        tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
-        tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
-        choice,
-        tool,
-        min(bounds, default=None),
-        request.spoken,
-    )

@@ -36,6 +36,10 @@ def to_host(
     `turn_end_ns`: when the user's last turn was decided, for the first-audio deadline of a draft.
     """
     match command:
+        case actions.ReportFrontier(response_id, mark, paused):
+            return messages.Frontier(
+                session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
+            )
         case actions.Recognise(work_id, start, end, partial, item_id, index):
             due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
             if item_id is None:
@@ -66,10 +70,6 @@ def to_host(
             return messages.CancelResponse(session, response_id)
         case actions.RaiseFence(lane, epoch):
             return messages.Fence(session, lane, epoch)
-        case actions.ReportFrontier(response_id, mark, paused):
-            return messages.Frontier(
-                session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
-            )
 
 
 def _prompt(entries: tuple[actions.PromptMessage, ...]) -> tuple[messages.PromptMessage, ...]:
@@ -102,18 +102,18 @@ def _generate(session: str, command: actions.StartGeneration) -> messages.Genera
 def from_host(message: messages.ToSession) -> events.EngineEvent | None:
     """What the message means to the core; None for the admission answers, which it never sees."""
     match message:
+        case messages.TextChunk():
+            return events.TextGenerated(message.response, message.text)
+        case messages.Chunk():
+            return events.AudioGenerated(message.response, message.start_sample, message.pcm)
         case messages.RecognitionDone():
             return events.TranscriptReady(message.work_id, message.text)
         case messages.TurnJudged():
             return events.TurnJudged(message.work_id, message.probability)
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)
-        case messages.TextChunk():
-            return events.TextGenerated(message.response, message.text)
         case messages.Clause():
             return _clause(message)
-        case messages.Chunk():
-            return events.AudioGenerated(message.response, message.start_sample, message.pcm)
         case messages.CallStarted():
             return events.CallStarted(message.response, message.index, message.name)
         case messages.CallArguments():

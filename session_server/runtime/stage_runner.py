@@ -32,6 +32,7 @@ from session_server.runtime.stage_worker import (
 )
 from session_server.runtime.state_calls import StateCall
 from session_server.runtime.timers import Loop, Timer
+from session_server.runtime.watchdog import Watchdog
 from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.stage_queue import StageQueue
@@ -68,6 +69,7 @@ class StageRunner:
         step_limit_s: float,
     ) -> None:
         self.stage = stage
+        self.name = stage.value
         self.state = RunnerState.LOADING
         self.capabilities: Capabilities | None = None
         self.making: MakingTime = lambda _: 0
@@ -88,7 +90,7 @@ class StageRunner:
         self._retries = 0
         self._kicked = False
         self._wake: Timer | None = None
-        self._watchdog: Timer | None = None
+        self._watchdog = Watchdog(self._hung)
 
     # -- life
 
@@ -107,9 +109,9 @@ class StageRunner:
     def stop(self) -> Worker | None:
         """No more steps; the engine is closed after the one under way. Returns its worker."""
         self.state = RunnerState.STOPPED
-        for timer in (self._wake, self._watchdog):
-            if timer is not None:
-                timer.cancel()
+        self._watchdog.stop()
+        if self._wake is not None:
+            self._wake.cancel()
         if self._worker is not None:
             self._worker.stop()
         return self._worker
@@ -120,7 +122,7 @@ class StageRunner:
         """Make a job known. It starts when its first item is chosen."""
         self._jobs.add(key, job, owner)
         if self.state is RunnerState.DOWN:
-            self._loop.call_soon(self._fail, key, f"the {self.stage.value} engine is down")
+            self._loop.call_soon(self._fail, key, f"the {self.name} engine is down")
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         self._jobs.feed(key, payload, last)
@@ -134,13 +136,17 @@ class StageRunner:
 
     def ready(self, item: WorkItem) -> None:
         """The job may be advanced; replaces what was said before. Ignored while a step of it is under way."""
-        key = JobKey(*item.key)
+        key = item.key
         if key in self._jobs and key not in self._in_flight:
             if not self._jobs.may_start(item, self.gate):
                 self._queue.remove(key)
                 return
             self._queue.put(item, self._clock.now())
             self.kick()
+
+    def is_waiting(self, key: JobKey) -> bool:
+        """The job may be advanced, and no step of it is under way."""
+        return key in self._queue
 
     def hold(self, key: JobKey) -> None:
         """The job may not be advanced for now."""
@@ -191,7 +197,7 @@ class StageRunner:
         left = {"items": len(self._queue), "in flight": len(self._in_flight), **self._jobs.left}
         found = {name: count for name, count in left.items() if count}
         if found:
-            raise AssertionError(f"stage {self.stage.value} still holds {found}")
+            raise AssertionError(f"stage {self.name} still holds {found}")
 
     # -- deciding
 
@@ -210,26 +216,25 @@ class StageRunner:
         moving = self._jobs.owes_a_move  # work waits for it: it does not wait for a step in turn
         choices = [] if moving else self._queue.choose(self._clock.now(), free, self.making)
         if self._queue.starved and not moving:
-            self._metrics.starved_step(self.stage.value)
+            self._metrics.starved_step(self.name)
             if self._queue.turn_waits_for_slot():
                 self._loop.call_soon(self.make_way)
-        self._in_flight = {JobKey(*choice.item.key): choice for choice in choices}
+        self._in_flight = {self._jobs.name(choice.item): choice for choice in choices}
         calls = self._jobs.plan(self._in_flight)
         if not calls and not choices:
             self._arm_wake()
             return
         self.state = RunnerState.BUSY
-        self._watchdog = self._loop.call_later(self._step_limit_s, self._hung)
+        self._watchdog.watch(self._loop, self._step_limit_s)
         batch = [StepRequest(key, choice.units) for key, choice in self._in_flight.items()]
         self._worker.submit(Plan(calls, batch))
-        self._metrics.queue_depth(self.stage.value, len(self._queue))
+        self._metrics.queue_depth(self.name, len(self._queue))
 
     def _arm_wake(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        at = self._queue.next_wake()
-        if at is not None:
+        if (at := self._queue.next_wake()) is not None:
             delay = max(0, at - self._clock.now()) / NS_PER_S
             self._wake = self._loop.call_later(delay, self.kick)
 
@@ -243,30 +248,29 @@ class StageRunner:
             try:
                 loop.call_soon_threadsafe(self._on_report, generation, outcome)
             except RuntimeError:  # the loop has ended: nobody is left to tell
-                _LOG.debug("stage %s reported after the end", self.stage.value)
+                _LOG.debug("stage %s reported after the end", self.name)
 
         self._worker = self._make_worker(report)
         self._load()
 
     def _load(self) -> None:
         self.state = RunnerState.LOADING
-        self._watchdog = self._loop.call_later(_LOAD_LIMIT_S, self._hung)
+        self._watchdog.watch(self._loop, _LOAD_LIMIT_S)
         assert self._worker is not None
         self._worker.load()
 
     def _on_report(self, generation: int, report: Report) -> None:
         if generation != self._generation or self.state is RunnerState.STOPPED:
-            self._metrics.stale(self.stage.value)
+            self._metrics.stale(self.name)
             return
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        self._watchdog.over()
         match report:
+            case Outcome():
+                self._on_outcome(report)
             case Loaded(capabilities):
                 self._on_loaded(capabilities)
             case LoadFailed(error):
                 self._on_load_failed(error)
-            case Outcome():
-                self._on_outcome(report)
 
     def _on_loaded(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
@@ -283,17 +287,17 @@ class StageRunner:
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(error)
             return
-        self._metrics.engine_failed(self.stage.value, "not_loaded")
-        _LOG.error("stage %s cannot be restarted: %s", self.stage.value, describe(error))
-        self._fail_jobs(self._jobs.keys(), f"the {self.stage.value} engine cannot be restarted")
+        self._metrics.engine_failed(self.name, "not_loaded")
+        _LOG.error("stage %s cannot be restarted: %s", self.name, describe(error))
+        self._fail_jobs(self._jobs.keys(), f"the {self.name} engine cannot be restarted")
         delay = _RETRY_S[min(self._retries, len(_RETRY_S) - 1)]
         self._retries += 1
         self._wake = self._loop.call_later(delay, self._load)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         if outcome.fault is not None:
-            self._metrics.engine_failed(self.stage.value, "threw")
-            self._lose_engine(f"the {self.stage.value} engine failed: {outcome.fault}")
+            self._metrics.engine_failed(self.name, "threw")
+            self._lose_engine(f"the {self.name} engine failed: {outcome.fault}")
             self._load()
             return
         now = self._clock.now()
@@ -301,13 +305,14 @@ class StageRunner:
         self.state = RunnerState.IDLE
         self._measure(flight, outcome)
         self._settle_starts(flight, outcome, now)
-        self.gate.moved(outcome.moved, outcome.sizes)
+        if outcome.moved or outcome.sizes:
+            self.gate.moved(outcome.moved, outcome.sizes)
         for result in outcome.results:
             flight.pop(result.key, None)
             self._hand_over(result, now)
         for key in flight:
             if key in self._jobs:
-                self._fail(key, f"the {self.stage.value} engine gave no result")
+                self._fail(key, f"the {self.name} engine gave no result")
         self.kick()
 
     def _measure(self, flight: dict[JobKey, Choice], outcome: Outcome) -> None:
@@ -320,8 +325,8 @@ class StageRunner:
         units, step_ns = max(1, min(units, done or units)), outcome.step_ns
         if self.streams_text:  # what one frame of a run of them costs
             units, step_ns = 1, step_ns // units
-        self._costs.observe(self.stage.value, batch, units, step_ns)
-        self._metrics.stage_step(self.stage.value, outcome.step_ns / NS_PER_S, batch)
+        self._costs.observe(self.name, batch, units, step_ns)
+        self._metrics.stage_step(self.name, outcome.step_ns / NS_PER_S, batch)
 
     def _settle_starts(self, flight: dict[JobKey, Choice], outcome: Outcome, now: int) -> None:
         """Jobs that started get what was fed meanwhile; those that found no room wait for a release."""
@@ -331,22 +336,21 @@ class StageRunner:
         for key in outcome.no_room:
             choice = flight.pop(key)
             if not self._jobs.found_no_room(key):
-                self._fail(key, f"the {self.stage.value} engine has no room for this at all")
+                self._fail(key, f"the {self.name} engine has no room for this at all")
             elif key in self._jobs:
                 self._queue.put(choice.item, now)
         for key in flight:
             self._jobs.started(key)
 
     def _hand_over(self, result: StepResult, now: int) -> None:
-        job = self._jobs.get(result.key)
-        if job is None:
-            self._metrics.stale(self.stage.value)
+        if (job := self._jobs.get(result.key)) is None:
+            self._metrics.stale(self.name)
             return
         job.idle_steps = 0 if result.units or result.output is not None else job.idle_steps + 1
         if result.error is not None:
-            self._fail(result.key, f"the {self.stage.value} engine failed: {result.error}")
+            self._fail(result.key, f"the {self.name} engine failed: {result.error}")
         elif job.idle_steps > _IDLE_STEPS:
-            self._fail(result.key, f"the {self.stage.value} engine makes no progress")
+            self._fail(result.key, f"the {self.name} engine makes no progress")
         else:
             if result.finished:
                 self.release(result.key)
@@ -357,7 +361,7 @@ class StageRunner:
         try:
             owner.on_result(self.stage, result, now)
         except Exception:
-            _LOG.exception("stage %s: a result could not be used", self.stage.value)
+            _LOG.exception("stage %s: a result could not be used", self.name)
             self.release(result.key)
             owner.on_job_failed(self.stage, result.key, "internal error")
 
@@ -378,13 +382,13 @@ class StageRunner:
             self._generation += 1
             self._on_load_failed(TimeoutError(f"loading took over {_LOAD_LIMIT_S:.0f} s"))
             return
-        self._metrics.engine_failed(self.stage.value, "hung")
-        self._lose_engine(f"the {self.stage.value} engine hung")
+        self._metrics.engine_failed(self.name, "hung")
+        self._lose_engine(f"the {self.name} engine hung")
         self._new_worker()
 
     def _lose_engine(self, message: str) -> None:
         """All engine state is gone: fail whoever had some."""
-        _LOG.error("stage %s: %s; it is restarted", self.stage.value, message)
+        _LOG.error("stage %s: %s; it is restarted", self.name, message)
         self.state = RunnerState.LOADING
         self._in_flight.clear()
         self._fail_jobs(self._jobs.keys(with_state_only=True), message)

@@ -66,7 +66,11 @@ class StreamedSpeechPath:
         self._playhead = playhead
         self._talker = stages.runners[Stage.TALKER]
         self._vocoder = stages.runners[Stage.VOCODER]
+        self._talker_steps = stages.estimates.steps[Stage.TALKER]
+        self._vocoder_steps = stages.estimates.steps[Stage.VOCODER]
+        self._transport_ns = stages.params.transport_ns
         self._unit_ns = unit_ns(self._talker)
+        self._most = max(1, int(stages.params.chunk_ladder_s[-1] * NS_PER_S) // self._unit_ns)
         self._smallest = max(1, stages.chunks.smallest_ns // self._unit_ns)
         self._guard = RunawayGuard(stages.params, playhead.rate, speed)
         self._pieces: deque[tuple[int, int]] = deque()
@@ -154,15 +158,14 @@ class StreamedSpeechPath:
     def _offer_vocoder(self, now: int) -> None:
         if self._finished or self._vocoder.in_step(self._key):
             return
-        if not self._talked and self._gathered < self._smallest:
-            self._vocoder.hold(self._key)
-            return
-        size = min(self._chunk_units(now), self.frames.capacity)
+        size = self._smallest
+        if self._talked or self._gathered >= size:
+            size = min(self._chunk_units(now), self.frames.capacity)
         if self._gathered < size and not self._talked:
-            self._vocoder.hold(self._key)
+            if self._vocoder.is_waiting(self._key):
+                self._vocoder.hold(self._key)
             return
-        chunks, ladder_end = self._stages.chunks, self._stages.params.chunk_ladder_s[-1]
-        most = size if chunks.fixed else max(1, int(ladder_end * NS_PER_S) // self._unit_ns)
+        most = size if self._stages.chunks.fixed else self._most
         step = Step(
             self._key,
             self._stages.estimates.path_ns(Stage.VOCODER, first=False),
@@ -178,18 +181,18 @@ class StreamedSpeechPath:
 
     def _chunk_units(self, now: int) -> int:
         """Frames that make the next chunk, by the time that the listener's lead leaves for making the missing ones."""
-        playhead, estimates, unit = self._playhead, self._stages.estimates, self._unit_ns
-        have = self._gathered * unit
+        playhead, unit, vocoder_ns = self._playhead, self._unit_ns, self._vocoder_steps.ns
         first = not playhead.generated
-
-        talker_ns = estimates.step_ns(Stage.TALKER, unit)
+        have = 0 if first else self._gathered * unit
+        talker_ns = self._talker_steps.ns(unit)
 
         def making(audio_ns: int) -> int:
-            missing = audio_ns if first else max(0, audio_ns - have)
-            return -(-missing // unit) * talker_ns + estimates.step_ns(Stage.VOCODER, audio_ns)
+            missing = audio_ns - have
+            talking_ns = -(-missing // unit) * talker_ns if missing > 0 else 0
+            return talking_ns + vocoder_ns(audio_ns)
 
-        slack = playhead.lead_ns(now) - self._stages.params.transport_ns
-        return max(1, self._stages.chunks.size_ns(slack, first, making) // self._unit_ns)
+        slack = playhead.lead_ns(now) - self._transport_ns
+        return max(1, self._stages.chunks.size_ns(slack, first, making) // unit)
 
     # -- results
 
@@ -198,13 +201,19 @@ class StreamedSpeechPath:
             return
         if stage is Stage.TALKER:
             self._on_frames(result)
+            self._offer_talker(now)
         elif stage is Stage.VOCODER:
+            begins = not self._playhead.generated
             self._on_pcm(result, now)
+            if self._ended:
+                return
+            if begins or not self._talker.is_waiting(self._key):
+                self._offer_talker(
+                    now
+                )  # else as urgent as before: what was below it is with the listener now
         else:
             raise ValueError(f"no such stage in the speech path: {stage}")
-        if not self._ended:
-            self._offer_talker(now)
-            self._offer_vocoder(now)
+        self._offer_vocoder(now)
 
     def _on_frames(self, result: StepResult) -> None:
         frames = result.output

@@ -39,10 +39,12 @@ class CostModel:
         self._costs: dict[str, dict[tuple[int, int], _Cost]] = {}
         self.observations = 0
         """Counts what was learned, so that others know when their figures are old."""
+        self._observed: dict[str, int] = {}
 
     def observe(self, stage: str, batch: int, units: int, ns: int) -> None:
         """A step of `batch` jobs, the largest of `units` units, took `ns`."""
         self.observations += 1
+        self._observed[stage] = self.observations
         costs = self._costs.setdefault(stage, {})
         place = (bucket(batch), bucket(units))
         cost = costs.get(place)
@@ -50,6 +52,10 @@ class CostModel:
             costs[place] = _Cost(float(ns), float(ns), float(batch))
         else:
             cost.observe(batch, ns)
+
+    def version(self, stage: str) -> int:
+        """Another one whenever something was learned about the stage."""
+        return self._observed.get(stage, 0)
 
     def mean_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
         cost = self._find(stage, batch, units)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from session_server.core import actions, events
 from session_server.core.session import Session
@@ -22,11 +22,6 @@ from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
-
-FOR_HOST = (
-    actions.Recognise, actions.JudgeTurn, actions.StartGeneration, actions.WarmPrefix, actions.AdoptDraft,
-    actions.CancelGeneration, actions.RaiseFence, actions.CancelWork, actions.ReportFrontier,
-)  # fmt: skip
 
 
 class Client(Protocol):
@@ -141,28 +136,38 @@ class SimSession:
     def _perform(self, action: actions.Action, now: int) -> None:
         if self._recorder is not None:
             self._recorder.action(self.name, action, now)
-        if isinstance(action, actions.SendAudio):
-            samples = len(action.pcm) // 2
-            end = action.start_sample + samples
-            self._inbox.append(events.AudioWritten(action.part.response_id, end))
-            self._loop.at(self._down.arrives(now), self._client.on_audio, action.part, samples)
-        elif isinstance(action, FOR_HOST):
-            self._command(action, now)
-        elif isinstance(action, _TOLD):
-            if isinstance(action, actions.AnnounceCommitted):
-                self.decided = now
-            self._loop.at(self._down.arrives(now), self._client.on_announcement, action)
-        elif isinstance(action, actions.CloseConnection):
-            self.close()
+        carry_out = _CARRY_OUT.get(type(action))
+        if carry_out is not None:
+            carry_out(self, action, now)
+
+    def _send(self, action: actions.SendAudio, now: int) -> None:
+        samples = len(action.pcm) // 2
+        end = action.start_sample + samples
+        self._inbox.append(events.AudioWritten(action.part.response_id, end))
+        self._loop.post(self._down.arrives(now), self._client.on_audio, action.part, samples)
+
+    def _tell(self, action: actions.Announcement, now: int) -> None:
+        if isinstance(action, actions.AnnounceCommitted):
+            self.decided = now
+        self._loop.post(self._down.arrives(now), self._client.on_announcement, action)
 
     def _command(self, action: seam.HostCommand, now: int) -> None:
-        audio = cast("InputAudio", self.words)
-        message = seam.to_host(self.name, action, audio, self.decided, now)
-        work = (actions.Recognise, actions.JudgeTurn, actions.CancelWork)
-        if self._handover_ns and isinstance(action, work):
-            self._loop.at(now + self._handover_ns, self._post, message)
+        self._post(self._message(action, now))
+
+    def _hand_over(self, action: seam.HostCommand, now: int) -> None:
+        """Work for the host's stages, which takes a moment to reach them."""
+        message = self._message(action, now)
+        if self._handover_ns:
+            self._loop.post(now + self._handover_ns, self._post, message)
         else:
             self._post(message)
+
+    def _message(self, action: seam.HostCommand, now: int) -> messages.ToHost:
+        audio = cast("InputAudio", self.words)
+        return seam.to_host(self.name, action, audio, self.decided, now)
+
+    def _hang_up(self, _: actions.CloseConnection, now: int) -> None:
+        self.close()
 
     # -- time
 
@@ -211,7 +216,26 @@ class SimSession:
         return None if snapshot is None else snapshot.played * 1000 / snapshot.rate
 
 
-_TOLD = (
-    actions.AnnounceResponseCreated, actions.AnnounceResponseDone, actions.AnnounceCommitted,
-    actions.AnnounceSpeechStarted, actions.AnnounceMute, actions.AnnouncePlay, actions.AnnounceAudioDone,
-)  # fmt: skip
+_CARRY_OUT: dict[type, Callable[[SimSession, Any, int], None]] = {
+    actions.SendAudio: SimSession._send,
+    actions.CloseConnection: SimSession._hang_up,
+    **dict.fromkeys(
+        (
+            actions.StartGeneration, actions.WarmPrefix, actions.AdoptDraft, actions.CancelGeneration,
+            actions.RaiseFence, actions.ReportFrontier,
+        ),
+        SimSession._command,
+    ),
+    **dict.fromkeys(
+        (actions.Recognise, actions.JudgeTurn, actions.CancelWork), SimSession._hand_over
+    ),
+    **dict.fromkeys(
+        (
+            actions.AnnounceResponseCreated, actions.AnnounceResponseDone, actions.AnnounceCommitted,
+            actions.AnnounceSpeechStarted, actions.AnnounceMute, actions.AnnouncePlay,
+            actions.AnnounceAudioDone,
+        ),
+        SimSession._tell,
+    ),
+}  # fmt: skip
+"""What is done about an action; a simulated client needs no others."""

@@ -29,19 +29,18 @@ from session_server.runtime.stage_worker import (
 class Alarm:
     """A callback at an instant; `cancel` calls it off."""
 
-    __slots__ = ("args", "at", "callback", "serial")
+    __slots__ = ("at", "off")
 
-    def __init__(
-        self, at: int, serial: int, callback: Callable[..., object], args: tuple[object, ...]
-    ) -> None:
+    def __init__(self, at: int) -> None:
         self.at = at
-        self.serial = serial
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
+        self.off = False
 
     def cancel(self) -> None:
-        self.callback = None
-        self.args = ()
+        self.off = True
+
+
+Entry = tuple[int, int, Alarm | None, Callable[..., object], tuple[object, ...]]
+"""Instant and serial number, which decide the order; then what is called, unless its alarm is off."""
 
 
 class VirtualLoop:
@@ -50,7 +49,7 @@ class VirtualLoop:
     def __init__(self) -> None:
         self.time = 0
         self.events = 0
-        self._heap: list[tuple[int, int, Alarm]] = []
+        self._heap: list[Entry] = []
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._serial = 0
 
@@ -67,11 +66,20 @@ class VirtualLoop:
         return self.at(self.time + max(0, round(delay * NS_PER_S)), callback, *args)
 
     def at(self, instant: int, callback: Callable[..., object], /, *args: object) -> Alarm:
-        """Call at `instant`, or now when that has passed."""
+        """Call at `instant`, or now when that has passed, unless the alarm is called off."""
+        if instant < self.time:
+            instant = self.time
         self._serial += 1
-        alarm = Alarm(max(instant, self.time), self._serial, callback, args)
-        heapq.heappush(self._heap, (alarm.at, alarm.serial, alarm))
+        alarm = Alarm(instant)
+        heapq.heappush(self._heap, (instant, self._serial, alarm, callback, args))
         return alarm
+
+    def post(self, instant: int, callback: Callable[..., object], /, *args: object) -> None:
+        """As `at`, for what is never called off."""
+        if instant < self.time:
+            instant = self.time
+        self._serial += 1
+        heapq.heappush(self._heap, (instant, self._serial, None, callback, args))
 
     def run_until(self, end: int) -> None:
         """Everything up to and including `end`."""
@@ -83,10 +91,10 @@ class VirtualLoop:
             if not heap or heap[0][0] > end:
                 self.time = max(self.time, end)
                 return
-            self.time, _, alarm = heapq.heappop(heap)
-            if alarm.callback is not None:
+            self.time, _, alarm, callback, args = heapq.heappop(heap)
+            if alarm is None or not alarm.off:
                 self.events += 1
-                alarm.callback(*alarm.args)
+                callback(*args)
 
 
 class SharedDevice:
@@ -106,7 +114,7 @@ class SharedDevice:
         if self._running and self._limits.sharing != 1.0:
             work_ns = int(work_ns / self._limits.sharing)
         self._running += 1
-        self._loop.at(self._loop.time + work_ns, self._over, work_ns, done)
+        self._loop.post(self._loop.time + work_ns, self._over, work_ns, done)
 
     def _over(self, took_ns: int, done: Callable[[int], object]) -> None:
         self._running -= 1

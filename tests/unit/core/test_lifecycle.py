@@ -215,16 +215,39 @@ def test_underrun_at_the_listener_is_counted_with_its_length():
     assert d.counted("playback_underrun_seconds") == pytest.approx(0.3)
 
 
-def test_frontier_is_reported_at_most_every_100_ms():
+def test_listener_who_is_where_the_host_expects_it_is_reported_each_second():
     d = Drive(MANUAL)
     rid = d.answering(5)
-    d.wait(2_000)
+    d.wait(3_050)
     reports = d.take(a.ReportFrontier)
-    assert 15 <= len(reports) <= 25
-    assert reports[-1].snapshot.sent > 2_500 * MS
+    assert 3 <= len(reports) <= 5
+    assert reports[-1].snapshot.sent > 3_500 * MS
     d.finish(rid)
     d.wait(3_000)
     assert d.last(a.ReportFrontier).snapshot.sent >= 4_900 * MS
+
+
+def test_listener_who_falls_behind_is_reported_at_most_every_100_ms():
+    d = Drive(MANUAL, playback=True)
+    rid = d.answering(5)
+    item_id = d.last(a.AnnounceOutputItemAdded).item.id
+    d.mark()
+    for played_ms in range(0, 1_000, 25):  # half as fast as it should
+        d.wait(50)
+        d.feed(e.PlaybackAcked(rid, item_id, 0, played_ms * MS, 500))
+    reports = d.take(a.ReportFrontier)
+    assert 15 <= len(reports) <= 21
+    assert reports[-1].snapshot.played == pytest.approx(975 * MS, abs=100 * MS)
+
+
+def test_listener_who_has_run_dry_is_reported_before_the_second_is_over():
+    d = Drive(MANUAL)
+    rid = d.respond()
+    d.say(rid, ["a"])
+    d.wait(900)
+    d.mark()
+    d.say(rid, ["b"])
+    assert d.last(a.ReportFrontier) in d.take(a.ReportFrontier)
 
 
 def test_timer_that_fires_early_does_nothing():

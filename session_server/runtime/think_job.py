@@ -1,0 +1,30 @@
+"""What a response asks of the thinker, in the words of the engines' contract."""
+
+from __future__ import annotations
+
+from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from session_server.runtime.messages import Generate
+
+
+def think_job(request: Generate, bound: int | None) -> ThinkJob:
+    """`bound`: tokens that the present load allows; the smaller of two bounds holds."""
+    choice, tool = _choice(request)
+    bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
+    return ThinkJob(
+        request.instructions,
+        tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
+        tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+        choice,
+        tool,
+        min(bounds, default=None),
+        request.spoken,
+    )
+
+
+def _choice(request: Generate) -> tuple[str, str | None]:
+    """The tool choice; auto where a session's choice cannot be met by the tools that there are."""
+    names = {tool.name for tool in request.tools}
+    met = {"required": bool(names), "function": request.tool_name in names}
+    if met.get(request.tool_choice, True):
+        return request.tool_choice, request.tool_name
+    return "auto", None
