@@ -20,6 +20,7 @@ CHUNKINGS = ("stock", "adaptive")
 RUN_FIELDS = ("speculate", "slices_ms", "tokens_run", "frames_run", "max_sessions")
 """Fields of a run that `--set` may change beside the scheduler's parameters."""
 WARM_UP_S = 60.0
+_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 
 Sets = tuple[tuple[str, str], ...]
 
@@ -144,11 +145,8 @@ def _value(cls: type, key: str, text: str, name: str) -> Any:  # noqa: ANN401
 
 
 def _parsed(text: str) -> float | str:
-    match text.lower():
-        case "true" | "on" | "yes":
-            return True
-        case "false" | "off" | "no":
-            return False
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
     try:
         return int(text)
     except ValueError:

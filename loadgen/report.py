@@ -73,7 +73,7 @@ SIMULATION_ROWS: tuple[tuple[str, str], ...] = (
     ("turn end -> audible p99, ms", "slo.p99"),
     ("waits without end", "slo.failed_waits"),
     ("waits over 2 s", "slo.starved"),
-    ("C100", "slo.c100"),
+    ("C100", "c100"),
     ("holds the service level", "slo.held"),
     ("goodput at 500 ms, answers/s", "goodput.response_500_ms"),
     ("goodput at 1 s, answers/s", "goodput_per_s"),
@@ -192,6 +192,18 @@ def figure(report: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
     return found
 
 
+def rows_of(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Titles and paths that fit these reports, of load runs, simulations or both; a path once, and only if one has it."""
+    simulated = [one.get("measurement_origin") == "simulation" for one in reports]
+    rows = (*SIMULATION_ROWS * any(simulated), *ROWS * (not all(simulated)))
+    titles = {path: title for title, path in reversed(rows)}
+    return [
+        (titles[path], path)
+        for path in dict.fromkeys(path for _, path in rows)
+        if any(has(one, path) for one in reports)
+    ]
+
+
 def has(report: Mapping[str, Any], path: str) -> bool:
     """The report has that key, even if its value is null."""
     section, _, key = path.rpartition(".")
@@ -199,7 +211,7 @@ def has(report: Mapping[str, Any], path: str) -> bool:
     return isinstance(found, Mapping) and key in found
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -207,12 +219,18 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
+def ratio(value: object, base: object) -> str:
+    """Two digits; a dash where there is none."""
+    numbers = [v for v in (value, base) if isinstance(v, int | float) and not isinstance(v, bool)]
+    return f"{numbers[0] / numbers[1]:.2f}" if len(numbers) == 2 and numbers[1] else "-"
+
+
 def print_report(report: Mapping[str, Any], console: Console) -> None:
     table = Table(title="Load run", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
     for title, path in ROWS:
-        table.add_row(title, _shown(figure(report, path)))
+        table.add_row(title, shown(figure(report, path)))
     console.print(table)
     if report.get("error_kinds"):
         kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
@@ -231,9 +249,9 @@ def print_simulation(report: Mapping[str, Any], console: Console) -> None:
     table.add_column(justify="right")
     for title, path in SIMULATION_ROWS:
         if has(report, path):
-            table.add_row(title, _shown(figure(report, path)))
+            table.add_row(title, shown(figure(report, path)))
     for stage, figures in report.get("stages", {}).items():
-        batch = _shown(figures["mean_batch"])
+        batch = shown(figures["mean_batch"])
         table.add_row(f"{stage}: busy, mean batch", f"{figures['occupancy']:.0%}, {batch}")
     console.print(table)
     if report.get("error_kinds"):
@@ -250,10 +268,9 @@ def print_comparison(
     for name, _ in (first, second):
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("ratio", justify="right")
-    for title, path in ROWS:
+    for title, path in rows_of((first[1], second[1])):
         a, b = figure(first[1], path), figure(second[1], path)
-        comparable = isinstance(a, int | float) and isinstance(b, int | float) and a != 0
-        table.add_row(title, _shown(a), _shown(b), f"{b / a:.2f}" if comparable else "-")
+        table.add_row(title, shown(a), shown(b), ratio(b, a))
     console.print(table)
     differing = [
         key
@@ -267,4 +284,4 @@ def print_comparison(
 def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     for verdict in verdicts:
         word = "held  " if verdict.held else "MISSED"
-        console.print(f"{word} {verdict.bar} (is {_shown(verdict.figure)})", markup=False)
+        console.print(f"{word} {verdict.bar} (is {shown(verdict.figure)})", markup=False)

@@ -127,9 +127,12 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
-    report.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="one or two report files"
-    )
+    # fmt: off
+    add = report.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE", help="reports of run, simulate, sweep or compare")
+    add("--html", type=Path, metavar="FILE", help="write one page with its plots inside")
+    add("--markdown", type=Path, metavar="FILE", help="write Markdown, its plots as PNG files beside it")
+    # fmt: on
 
 
 def _add_ab(ab: argparse.ArgumentParser) -> None:
