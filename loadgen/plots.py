@@ -55,19 +55,25 @@ _PANELS = (
 def sweep_plot(sweeps: Sequence[Report]) -> bytes:
     """P90, P99, C100 and goodput against sessions, one line a sweep, its knee a vertical line, its seeds' range a band."""
     figure = _figure(WIDE)
-    for axes, (name, title, bar) in zip(figure.subplots(2, 2).flat, _PANELS, strict=True):
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panels = figure.subplots(2, 2, sharex=True)
+    for axes, (name, title, bar) in zip(panels.flat, _PANELS, strict=True):
         for number, one in enumerate(sweeps):
             _curve(axes, one, name, f"C{number}")
         if bar is not None:
             axes.axhline(sweeps[0]["bars"][bar], color="grey", linestyle=":", linewidth=1)
         if name in ("p90_ms", "p99_ms"):
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_formatter("{x:.0f}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=0, top=1.02 if name == "c100" else None)
+            axes.set_xlabel("sessions")
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
-        if name in ("c100", "goodput_per_s"):
-            axes.set_xlabel("sessions")
-    names = [_sweep_label(one) for one in sweeps]
-    figure.axes[0].legend(names, fontsize=8)
+    figure.axes[0].legend(fontsize=8)
     figure.suptitle(f"{sweeps[0]['workload_name']}, {sweeps[0]['profile']}", fontsize=11)
     return _png(figure)
 
@@ -82,8 +88,9 @@ def _curve(axes: Axes, one: Report, name: str, color: str) -> None:
     whole = [row for row in rows if not row["given_up"]]
     cut = [row for row in rows if row["given_up"]]
     axes.plot(
-        [r["sessions"] for r in whole], [r[name][0] for r in whole], "o-", color=color, markersize=3
-    )
+        [r["sessions"] for r in whole], [r[name][0] for r in whole], "o-", color=color, markersize=3,
+        label=_sweep_label(one),
+    )  # fmt: skip
     axes.fill_between(
         [r["sessions"] for r in whole], [r[name][1] for r in whole], [r[name][2] for r in whole],
         color=color, alpha=0.2,
