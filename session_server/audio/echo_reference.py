@@ -50,7 +50,7 @@ class PlaybackReference:
             self.truncate(start)
         else:
             start = self._end
-        samples = self._resampler.push(decode_samples(pcm, AudioFormat.PCM16))
+        samples = self._resampler.push(decode_samples(pcm, AudioFormat.PCM))
         if len(samples):
             self._pieces.append((start, samples))
             self._end = start + len(samples)

@@ -1,40 +1,21 @@
-"""The audio formats of the wire and G.711 companding.
+"""Samples of the wire's audio formats, and G.711 companding.
 
-Owns what a format name means (rate, bytes a sample) and the two G.711 laws as lookup tables; no state.
+Owns the two G.711 laws as lookup tables; no state.
 Linear samples are int16 at the format's own rate. The tables follow ITU-T G.711 (tables 1a, 1b, 2a, 2b):
 decision values on the 13-bit (A-law) and 14-bit (mu-law) grids, output values scaled to 16 bits.
 """
 
 from __future__ import annotations
 
-import enum
-
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.media import OUTPUT_RATE
+from session_server.protocol.session_config import AudioFormat as AudioFormat
 
 Int16 = NDArray[np.int16]
 Bytes = NDArray[np.uint8]
 
 G711_RATE = 8_000
-
-
-class AudioFormat(enum.Enum):
-    """A format of the wire; the value is the protocol's `type`."""
-
-    PCM16 = "audio/pcm"
-    PCMU = "audio/pcmu"
-    PCMA = "audio/pcma"
-
-    @property
-    def rate(self) -> int:
-        """Samples a second."""
-        return OUTPUT_RATE if self is AudioFormat.PCM16 else G711_RATE
-
-    @property
-    def bytes_per_sample(self) -> int:
-        return 2 if self is AudioFormat.PCM16 else 1
 
 
 def _mulaw_outputs() -> Int16:
@@ -84,13 +65,13 @@ _ENCODE = {AudioFormat.PCMU: _mulaw_codes(), AudioFormat.PCMA: _alaw_codes()}
 
 def decode_samples(data: bytes, format: AudioFormat) -> Int16:
     """Linear samples at `format.rate` of whole samples of the wire."""
-    if format is AudioFormat.PCM16:
+    if format is AudioFormat.PCM:
         return np.frombuffer(data, "<i2").astype(np.int16, copy=False)
     return _DECODE[format][np.frombuffer(data, np.uint8)]
 
 
 def encode_samples(pcm: Int16, format: AudioFormat) -> bytes:
     """The wire's bytes of linear samples at `format.rate`."""
-    if format is AudioFormat.PCM16:
+    if format is AudioFormat.PCM:
         return pcm.astype("<i2", copy=False).tobytes()
     return _ENCODE[format][pcm.view(np.uint16)].tobytes()

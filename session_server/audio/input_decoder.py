@@ -27,7 +27,7 @@ class InputDecoder:
 
     def push(self, data: bytes) -> Int16:
         """Samples that are final after these bytes; an incomplete sample waits for its other byte."""
-        if self.format.bytes_per_sample == 2:
+        if self.format.sample_bytes == 2:
             data = self._odd + data
             whole = len(data) & ~1
             self._odd, data = data[whole:], data[:whole]

@@ -20,10 +20,10 @@ class OutputEncoder:
 
     def push(self, pcm: bytes, last: bool = False) -> bytes:
         """The client's bytes for these whole samples; `last` also gives what is inside and starts anew."""
-        if self.format is AudioFormat.PCM16:
+        if self.format is AudioFormat.PCM:
             return pcm
         encoded = encode_samples(
-            self._resampler.push(decode_samples(pcm, AudioFormat.PCM16)), self.format
+            self._resampler.push(decode_samples(pcm, AudioFormat.PCM)), self.format
         )
         if last:
             encoded += encode_samples(self._resampler.flush(), self.format)

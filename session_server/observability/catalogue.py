@@ -50,7 +50,8 @@ class TurnLeg(enum.StrEnum):
 
 
 class StopLeg(enum.StrEnum):
-    """Legs of an interruption. Each is timed from the one before: onset, detect, (duck,) fence, last_byte, silent."""
+    """Legs of an interruption: detect, duck and fence from the onset of speech; last_byte and silent from the fence.
+    `silent` is the client's last word about the answer, and needs the playback extension."""
 
     DETECT = "detect"
     DUCK = "duck"
@@ -104,6 +105,16 @@ class PreloadResult(enum.StrEnum):
     PARTIAL = "partial"
     LATE = "late"
     WASTED = "wasted"
+
+
+class SchedulingClass(enum.StrEnum):
+    """What a session waits for most, most pressing first; `final`: an answer in text."""
+
+    FINAL = "final"
+    FIRST_AUDIO = "first_audio"
+    PLAYING = "playing"
+    DRAFT = "draft"
+    IDLE = "idle"
 
 
 class OverloadStep(enum.StrEnum):
@@ -193,7 +204,7 @@ SESSION_SPECS = (
     _counter("responses", "responses", "Responses that ended, by their final status.", Label("status", ResponseStatus)),
     _counter("client_errors", "events", "Error events sent to clients, by code.", Label("code")),
     _counter("stuck_sessions", "sessions", "Sessions that a deadline moved out of a state, by state. Should stay 0.", Label("state")),
-    _gauge("input_backlog_seconds", "seconds", "Microphone audio received and not yet heard, in the session with the most."),
+    _gauge("input_backlog_seconds", "seconds", "Input received and not yet heard, as seconds of audio, in the session with the most."),
     _gauge("outbox_bytes", "bytes", "Bytes queued towards clients, all sessions together."),
 )  # fmt: skip
 
@@ -202,7 +213,7 @@ TURN_SPECS = (
     _histogram("response_first_audio_seconds", "seconds", "Turn end decided to first audible sample at the listener.", LATENCY, Label("origin", Origin)),
     _histogram("turn_stage_seconds", "seconds", "Where the time of a turn goes, by leg, each from the end of the one before.", LEG, Label("leg", TurnLeg)),
     _histogram("endpointing_delay_seconds", "seconds", "User's last voiced sample to turn end decided.", LATENCY),
-    _histogram("interruption_stop_seconds", "seconds", "Legs of a barge-in, from the onset of speech to silence at the listener.", LEG, Label("leg", StopLeg)),
+    _histogram("interruption_stop_seconds", "seconds", "Legs of a barge-in: detect, duck and fence from the onset of speech; last_byte and silent (as the client says) from the fence.", LEG, Label("leg", StopLeg)),
     _counter("interruptions", "interruptions", "Speech over an answer: true barge-ins, pauses that were undone (a backchannel or another sound), and those refused.", Label("kind", InterruptionKind)),
     _counter("drafts", "drafts", "Speculative responses begun before the end of turn was decided, by outcome.", Label("outcome", DraftOutcome)),
     _counter("draft_wasted_seconds", "seconds", "Time that dropped drafts had been running: the cost of starting early."),
@@ -214,7 +225,7 @@ PLAYBACK_SPECS = (
     _counter("playback_underrun_seconds", "seconds", "Total length of gaps at the listener."),
     _histogram("playback_lead_seconds", "seconds", "Audio sent and not yet played, seen whenever the frontier is reported.", LEAD),
     _histogram("send_lateness_seconds", "seconds", "Hand-over of a piece of audio minus the instant the listener needs it; above 0 is late.", LATENESS),
-    _histogram("frontier_report_age_seconds", "seconds", "Age of the last report of played audio when it is used.", AGE),
+    _histogram("frontier_report_age_seconds", "seconds", "Age of the last acknowledgement of played audio when the scheduler is told the frontier; only of clients that acknowledge.", AGE),
     _counter("frontier_fallbacks", "events", "Times that acknowledgements stopped and the frontier fell back to an estimate."),
     _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
@@ -234,7 +245,7 @@ STAGE_SPECS = (
     _counter("runaway_answers", "responses", "Answers ended because they were too long for their text, or silent.", Label("kind")),
     _counter("tokens_wasted", "tokens", "Tokens of the thinker behind what was heard, by where they were lost (draft, cancelled, runaway).", Label("where")),
     _histogram("chunk_frames", "frames", "Chunk size chosen for a step of a speech stage.", FRAMES, _STAGE),
-    _gauge("scheduler_sessions", "sessions", "Sessions by scheduling class.", Label("class")),
+    _gauge("scheduler_sessions", "sessions", "Open sessions by the most pressing of their responses.", Label("class", SchedulingClass)),
     _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),
     _gauge("overload_step", "steps", "1 for the step of the overload ladder that is in force.", Label("step", OverloadStep)),
     _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state; a slot is one block where state is moved whole.", Label("state")),

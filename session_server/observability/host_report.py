@@ -37,6 +37,7 @@ class HostReport:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self.overload_step(OverloadStep.NONE.value)
 
     def stage_step(self, stage: str, seconds: float, batch: int) -> None:
         self._metrics.stage_step_seconds.labels(stage).observe(seconds)

@@ -40,16 +40,24 @@ class Ears:
         self._decoder = InputDecoder(format)
         self._framer = Framer()
         self._odd = b""
+        self._unheard_bytes = 0
 
     @property
     def format(self) -> AudioFormat:
         return self._decoder.format
 
+    def backlog_s(self, waiting_bytes: int) -> float:
+        """Seconds of audio that came and were not heard: the rest of the append under way, and frames of so many
+        bytes that wait, taken as if all of them were audio in base64."""
+        unheard = self._unheard_bytes + waiting_bytes * 3 / 4
+        return unheard / (self.format.rate * self.format.sample_bytes)
+
     def listen(self, data: bytes, now: int) -> Iterator[AudioAppended | SpeechProbability]:
         """Events of one append; `now` is when it arrived."""
-        size = self.format.rate * PIECE_MS // 1000 * self.format.bytes_per_sample
+        size = self.format.rate * PIECE_MS // 1000 * self.format.sample_bytes
         for at in range(0, len(data), size):
             piece = data[at : at + size]
+            self._unheard_bytes = len(data) - at - len(piece)
             heard = self._decoder.push(piece)
             self.audio.append(self._raw(piece), heard.tobytes())
             yield AudioAppended(self.audio.appended_end)
@@ -65,7 +73,7 @@ class Ears:
 
     def _raw(self, data: bytes) -> bytes:
         """The same samples as s16le at the client's rate, cut as the decoder cuts them."""
-        if self.format is not AudioFormat.PCM16:
+        if self.format is not AudioFormat.PCM:
             return decode_samples(data, self.format).tobytes()
         data = self._odd + data
         whole = len(data) & ~1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -71,6 +72,11 @@ MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock],
 class _Session:
     responses: dict[str, ResponsePipeline] = field(default_factory=dict)
     fences: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def scheduling_class(self) -> str:
+        kinds = [response.urgency.kind for response in self.responses.values()]
+        return min(kinds).name.lower() if kinds else "idle"
 
 
 def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
@@ -196,6 +202,10 @@ class EngineHost:
     def responses(self) -> int:
         """Responses under way, drafts and waiting ones included."""
         return sum(len(session.responses) for session in self._sessions.values())
+
+    def sessions_by_class(self) -> Counter[str]:
+        """Open sessions by the most pressing of their responses; idle without one."""
+        return Counter(session.scheduling_class for session in self._sessions.values())
 
     def check_integrity(self) -> None:
         """When no session is open nothing may be left. Raises AssertionError naming what is."""

@@ -41,8 +41,8 @@ def keep_recordings(
 
 
 def _check_length(sound: bytes, index: int, ears: Ears, event_id: str | None) -> None:
-    limit = MAX_RECORDING_S * ears.format.rate * ears.format.bytes_per_sample
-    if len(sound) % ears.format.bytes_per_sample:
+    limit = MAX_RECORDING_S * ears.format.rate * ears.format.sample_bytes
+    if len(sound) % ears.format.sample_bytes:
         message = "Audio inside an item has to be whole samples."
     elif len(sound) > limit:
         message = f"Audio inside an item may last at most {MAX_RECORDING_S} s."

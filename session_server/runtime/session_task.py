@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.formats import AudioFormat
 from session_server.audio.vad import VoiceActivity
 from session_server.clock import Clock, unix_seconds
 from session_server.core import actions, events
@@ -98,16 +97,16 @@ class SessionTask:
         life_ms = services.params.max_session_ms
         expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
         self._ears = Ears(
-            AudioFormat(config.input.format.value),
+            config.input.format,
             services.make_vad(),
             services.make_echo_guard(),
             services.params.max_input_ms,
         )
-        self._voice = Voice(outbox, self._ears.echo, AudioFormat(config.output.format.value))
+        self._voice = Voice(outbox, self._ears.echo, config.output.format)
         self._speller = Speller(
             services.new_id, session_id, model, expires_at, config, self._voice.rate_of
         )
-        self._timing = TurnTiming(services.metrics)
+        self._timing = TurnTiming(services.metrics, self._core)
         self._inbox: deque[str | bytes] = deque()
         self._inbox_bytes = 0
         self._listening: Iterator[events.Event] | None = None
@@ -124,6 +123,11 @@ class SessionTask:
     def core(self) -> Session:
         """The pure session, for inspection only."""
         return self._core
+
+    @property
+    def input_backlog_s(self) -> float:
+        """Seconds of audio that came and were not heard yet."""
+        return self._ears.backlog_s(self._inbox_bytes)
 
     # -- Endpoint
 
@@ -246,8 +250,8 @@ class SessionTask:
             self._config, session, rules, voice_locked=self._core.voice_locked, event_id=event_id
         )
         self._config = self._speller.config = config
-        self._ears.change_format(AudioFormat(config.input.format.value))
-        self._voice.format = AudioFormat(config.output.format.value)
+        self._ears.change_format(config.input.format)
+        self._voice.format = config.output.format
         settings = intents.core_settings(config, rules.voices)
         self._feed(events.SettingsChanged(settings, event_id))
 
@@ -268,8 +272,6 @@ class SessionTask:
         if self._ended:
             return
         now = self._services.clock.now()
-        if isinstance(event, events.SpeechProbability):
-            self._timing.hearing(event, now)
         try:
             for action in self._recorded(event, self._core.handle(event, now), now):
                 self._perform(action, now)
@@ -282,15 +284,16 @@ class SessionTask:
         recorder = self._services.recorder
         if recorder is not None:
             recorder.step(self.session_id, event, found, now)
+        self._timing.happened(event, now)
         return found
 
     def _perform(self, action: actions.Action, now: int) -> None:
+        self._timing.performing(action, now)
         match action:
             case actions.SendAudio():
-                self._timing.sending(action, now)
                 self._voice.say(action, self._speller.event_id(), now)
             case actions.PurgeAudio(response_id):
-                self._voice.cut(response_id, now)
+                self._timing.purged(response_id, self._voice.cut(response_id, now), now)
             case actions.CloseConnection(code, reason):
                 if self._outcome is SessionOutcome.CLOSED:
                     self._outcome = SessionOutcome.EXPIRED
@@ -310,7 +313,6 @@ class SessionTask:
                 | actions.CancelWork()
                 | actions.ReportFrontier()
             ):
-                self._timing.commanding(action, now)
                 self._services.post(
                     seam.to_host(
                         self.session_id, action, self._ears.audio, self._timing.turn_end_ns, now
@@ -320,7 +322,6 @@ class SessionTask:
                 self._announce(action, now)
 
     def _announce(self, action: actions.Announcement, now: int) -> None:
-        self._timing.announcing(action, now)
         if isinstance(action, actions.AnnounceItemAdded):
             self._keep_audio(action)
         elif isinstance(action, actions.AnnounceAudioDone):

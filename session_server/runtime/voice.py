@@ -74,14 +74,15 @@ class Voice:
             if rest:
                 self._deliver(part, event_id, rest)
 
-    def cut(self, response_id: str, now: int) -> None:
-        """Nothing more of this response: what is queued goes, what the encoder holds too."""
-        self._outbox.purge(response_id)
+    def cut(self, response_id: str, now: int) -> int:
+        """Nothing more of this response: what is queued goes, what the encoder holds too. Frames that were queued."""
+        purged = self._outbox.purge(response_id)
         for item_id in [i for i, p in self._parts.items() if p.address.response_id == response_id]:
             del self._parts[item_id]
         self._heard_until_ns = now
         if self._echo is not None:
             self._echo.cut(now)
+        return purged
 
     def _deliver(self, part: _Part, event_id: str, sound: bytes) -> None:
         frame = part.deltas.encode(event_id, sound)

@@ -35,7 +35,7 @@ def recognise(server: Server, pcm: bytes) -> list[str]:
     """The words of speech at 24 kHz, by an ASR engine of the test's own."""
     engine = factory("cpu.moonshine")({}, model_store(server.config))
     engine.load()
-    decoder = InputDecoder(AudioFormat.PCM16)
+    decoder = InputDecoder(AudioFormat.PCM)
     heard = decoder.push(pcm).tobytes() + decoder.flush().tobytes()
     engine.start(JobKey("test", "w"), UtteranceJob(heard))
     (result,) = engine.step([StepRequest(JobKey("test", "w"), 1)])

@@ -20,9 +20,9 @@ def reference(law: AudioFormat) -> str:
 
 
 def test_rates_and_widths() -> None:
-    widths = {f: (f.rate, f.bytes_per_sample) for f in AudioFormat}
+    widths = {f: (f.rate, f.sample_bytes) for f in AudioFormat}
     assert widths == {
-        AudioFormat.PCM16: (24000, 2),
+        AudioFormat.PCM: (24000, 2),
         AudioFormat.PCMU: (8000, 1),
         AudioFormat.PCMA: (8000, 1),
     }
@@ -96,4 +96,4 @@ def test_encoding_is_monotone_and_saturates(law: AudioFormat) -> None:
 
 def test_pcm_passes_untouched() -> None:
     data = EVERY_SAMPLE.astype("<i2").tobytes()
-    assert encode_samples(decode_samples(data, AudioFormat.PCM16), AudioFormat.PCM16) == data
+    assert encode_samples(decode_samples(data, AudioFormat.PCM), AudioFormat.PCM) == data

@@ -26,14 +26,14 @@ def test_bytes_cut_anywhere_give_the_same_samples(format: AudioFormat) -> None:
     parts.append(cut.flush())
     expected = np.concatenate((whole.push(data), whole.flush()))
     np.testing.assert_array_equal(np.concatenate(parts), expected)
-    assert cut.client_samples == len(data) // format.bytes_per_sample
+    assert cut.client_samples == len(data) // format.sample_bytes
 
 
 def test_byte_by_byte() -> None:
-    data = encode_samples(chirp(24000, 0.02), AudioFormat.PCM16)
-    decoder = InputDecoder(AudioFormat.PCM16)
+    data = encode_samples(chirp(24000, 0.02), AudioFormat.PCM)
+    decoder = InputDecoder(AudioFormat.PCM)
     parts = [decoder.push(data[k : k + 1]) for k in range(len(data))]
-    whole = InputDecoder(AudioFormat.PCM16).push(data)
+    whole = InputDecoder(AudioFormat.PCM).push(data)
     np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert len(whole) > 0
 
@@ -50,12 +50,12 @@ def test_positions_follow_the_client_within_the_stated_latency(format: AudioForm
 
 
 def test_clear_drops_the_odd_byte_and_the_filter() -> None:
-    data = encode_samples(chirp(24000, 0.05), AudioFormat.PCM16)
-    decoder = InputDecoder(AudioFormat.PCM16)
+    data = encode_samples(chirp(24000, 0.05), AudioFormat.PCM)
+    decoder = InputDecoder(AudioFormat.PCM)
     decoder.push(b"\x7f" * 1001)
     decoder.reset()
-    np.testing.assert_array_equal(decoder.push(data), InputDecoder(AudioFormat.PCM16).push(data))
+    np.testing.assert_array_equal(decoder.push(data), InputDecoder(AudioFormat.PCM).push(data))
 
 
 def test_empty_append_is_nothing() -> None:
-    assert len(InputDecoder(AudioFormat.PCM16).push(b"")) == 0
+    assert len(InputDecoder(AudioFormat.PCM).push(b"")) == 0
