@@ -1,14 +1,47 @@
-"""What holds for all tests: one thread for numpy's products, and the models that were fetched already.
+"""What holds for all tests: one thread for numpy's products, an event loop that the machine's load does not hurry,
+hypothesis without deadlines, and the models that were fetched already.
+
+Hypothesis profiles: `ci` (default; derandomised) and `long` (`HYPOTHESIS_PROFILE=long`, for nights).
 
 The variables must be set before numpy is imported, so this file imports none of our packages at its head.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable, Mapping
+
+from hypothesis import HealthCheck, settings
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "ci",
+    max_examples=200,
+    stateful_step_count=30,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=_QUIET,
+)
+settings.register_profile(
+    "long",
+    max_examples=20_000,
+    stateful_step_count=80,
+    deadline=None,
+    suppress_health_check=_QUIET,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Folders whose tests are about the loop of production have a conftest that says so."""
+    from tests.patient_loop import PatientLoop
+
+    return {"patient": PatientLoop}
 
 
 def pytest_configure() -> None:

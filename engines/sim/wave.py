@@ -123,6 +123,8 @@ def _follow(heard: Samples, work: str, hop: int, cursor: _Cursor) -> int:
     want = samples(wave_seed(work, cursor.part), cursor.at, n, ending=cursor.ending)
     wrong = np.nonzero(heard[:n] != want)[0]
     matched = int(wrong[0]) if len(wrong) else n
+    if not cursor.ending:
+        matched -= _overrun(heard, matched, work, hop, cursor)
     cursor.at += matched
     if cursor.ending and cursor.at % hop == 0 and matched:
         cursor.part += 1
@@ -130,6 +132,18 @@ def _follow(heard: Samples, work: str, hop: int, cursor: _Cursor) -> int:
         cursor.at = 0
         cursor.ending = False
     return matched
+
+
+def _overrun(heard: Samples, matched: int, work: str, hop: int, cursor: _Cursor) -> int:
+    """Samples by which the match ran into the last frame: the first of that frame have the same value under both
+    hashes once in 2**14 clauses. 0 where no last frame begins at the border before."""
+    over = (cursor.at + matched) % hop
+    if matched == len(heard) or not 0 < over < min(_RUN, matched + 1):
+        return 0
+    begins = matched - over
+    seen = heard[begins : begins + _RUN]
+    last = samples(wave_seed(work, cursor.part), cursor.at + begins, len(seen), ending=True)
+    return over if np.array_equal(seen, last) else 0
 
 
 def _border(heard: Samples, work: str, hop: int, cursor: _Cursor) -> bool:

@@ -8,6 +8,7 @@ Owns the frames of one connection from upgrade to close. Invariants:
   everything of a response but that one frame.
 * The outbox is bounded in bytes and in time. At either bound the queue is given up and the connection closes
   with 1013; the peer has `close_wait_s` to read what the kernel holds, then the socket is aborted.
+* The loop turns at least once between any two frames of a peer, so a flood leaves room for all others.
 * Whatever ends the connection, the endpoint hears `on_closed` exactly once, and no task or socket is left.
 
 A peer that vanished is noticed by pings (`heartbeat_s`); a peer that answers them is never closed for
@@ -259,6 +260,7 @@ async def _read(
         except Exception:
             _log.exception("a frame raised in the session; closing it")
             outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
+        await asyncio.sleep(0)  # `receive` does not suspend while frames are buffered
 
 
 def _tune(transport: asyncio.Transport, limits: WebSocketLimits) -> None:

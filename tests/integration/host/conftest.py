@@ -17,7 +17,7 @@ import pytest_asyncio
 from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
-from session_server.clock import MonotonicClock, VirtualClock
+from session_server.clock import VirtualClock
 from session_server.media import samples_to_ns
 from session_server.runtime.host import EngineHost, MakeEngine, registered_engine
 from session_server.runtime.host_metrics import FirstChunk, NoMetrics
@@ -35,6 +35,7 @@ from session_server.runtime.messages import (
     ToSession,
 )
 from session_server.scheduler.params import SchedulerParams
+from tests.patient_loop import LoopClock
 
 _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
 STAGES = ("asr", "turn", "thinker", "talker", "codec", "vocoder")
@@ -125,7 +126,7 @@ class Bench:
         self, spec: Graph, params: SchedulerParams, make: MakeEngine, real_time: bool
     ) -> None:
         self.clock = VirtualClock(1_000_000_000)
-        clock = MonotonicClock() if real_time else self.clock
+        clock = LoopClock() if real_time else self.clock
         self.metrics = Counted()
         self.got: list[ToSession] = []
         self.play = True

@@ -1,6 +1,7 @@
 """A client for tests: raw WebSocket, every event kept with its time of arrival and checked as it comes.
 
-`Caller` speaks the public protocol and nothing else. Sound is s16le at 24 kHz. Times are the event loop's, in seconds.
+`Caller` speaks the public protocol and nothing else. Sound is s16le at 24 kHz. Times are the event loop's, in seconds: in these
+tests the process's own time, under which nothing is late because the machine is busy.
 """
 
 from __future__ import annotations

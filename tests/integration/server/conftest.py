@@ -1,4 +1,4 @@
-"""A whole server on simulated engines: port 0, real WebSockets on loopback, the event loop that production runs on.
+"""A whole server on simulated engines: port 0, real WebSockets on loopback, all of it on the process's own time.
 
 Engines cost no time unless a test says so, and speak 80 characters a second, so that a short answer takes half
 a second and a long one half a minute. When a test is over, every session must be gone, and with it all that the
@@ -17,8 +17,8 @@ import pytest
 
 from session_server.config import load
 from session_server.observability.catalogue import PREFIX
-from session_server.runtime.loop import loop_factory
 from session_server.runtime.server import Server
+from tests.patient_loop import LoopClock
 
 OpenServer = Callable[..., AbstractAsyncContextManager[Server]]
 
@@ -37,11 +37,6 @@ _FLAGS: Mapping[str, object] = {
 }
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loop that the server runs on."""
-    return {"server": loop_factory()}
-
-
 def _flags(
     options: Mapping[str, Mapping[str, object]], flags: Mapping[str, object]
 ) -> dict[str, object]:
@@ -56,7 +51,8 @@ def _flags(
 async def _serving(
     options: Mapping[str, Mapping[str, object]], flags: Mapping[str, object]
 ) -> AsyncIterator[Server]:
-    server = Server(load(Path("configs/sim.yaml"), flags=_flags(options, flags)).config)
+    config = load(Path("configs/sim.yaml"), flags=_flags(options, flags)).config
+    server = Server(config, LoopClock())
     await server.start()
     try:
         yield server

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import pytest
 
+from engines.base import StepRequest, StepResult
+from engines.sim.asr import SimAsr
 from session_server.runtime.server import Server
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, append, calling, silence
@@ -21,7 +24,7 @@ HANDSHAKE = (
     b"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
 )
-SLOW: dict[str, dict[str, object]] = {"asr": {"real_time": True, "base_s": 0.2, "per_item_s": 0.0}}
+RECOGNISES_S = 40
 
 
 async def connect_raw(server: Server, sent: bytes) -> socket.socket:
@@ -124,16 +127,35 @@ STATES: list[Callable[[Server, Caller], Awaitable[None]]] = [
 ]
 
 
+@pytest.fixture
+def recognised(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Until it is set, the recogniser works on the first thing that it was given."""
+    gate, step = threading.Event(), SimAsr.step
+
+    def slow(self: SimAsr, batch: Sequence[StepRequest]) -> list[StepResult]:
+        gate.wait(RECOGNISES_S)
+        return step(self, batch)
+
+    monkeypatch.setattr(SimAsr, "step", slow)
+    yield gate
+    gate.set()
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize("reach", STATES, ids=lambda reach: reach.__name__)
-async def test_hang_up(serve: OpenServer, reach: Callable[[Server, Caller], Awaitable[None]]):
+async def test_hang_up(
+    serve: OpenServer,
+    recognised: threading.Event,
+    reach: Callable[[Server, Caller], Awaitable[None]],
+):
     async with (
-        serve(SLOW) as server,
+        serve() as server,
         bystander(server.address.ws),
         calling(server.address.ws) as caller,
     ):
         await reach(server, caller)
         caller.hang_up()
+        recognised.set()
         await only_bystander_is_left(server)
 
 

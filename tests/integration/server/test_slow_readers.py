@@ -97,6 +97,7 @@ async def test_a_client_that_never_reads_is_closed_with_1013_within_the_high_wat
         session_id = await ask(client)
         outbox = outbox_of(server, session_id)
         await until(lambda: outbox.queued_bytes > 100_000)
+        assert (server.metrics.value("outbox_bytes") or 0) > 100_000
         await until(lambda: outbox.closing is not None, within_s=3)
         assert outbox.closing == (1013, "the client reads too slowly")
         assert outbox.queued_bytes < 100_000, "what it will never read was not given up"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from tests.integration.server.caller import Stream
+from engines.sim.wave import expected_pcm, wave_seed
+from tests.integration.server.bystander import assert_unbroken
+from tests.integration.server.caller import Caller, Stream
 from tests.integration.server.wire_check import WireCheck
+from tests.patient_loop import OwnTime, PatientLoop
 
 pytestmark = pytest.mark.unit
 
@@ -143,3 +149,84 @@ def test_a_listener_that_ran_dry_is_noticed():
     assert steady.longest_gap_s() == 0
     late = Stream(bytearray(), [(0.0, 24_000), (1.5, 48_000), (2.0, 72_000), (3.75, 72_001)])
     assert late.longest_gap_s() == pytest.approx(0.5)
+
+
+def heard(*arrivals: tuple[float, int], pcm: bytes | None = None) -> Caller:
+    """A caller that got so much of response r1."""
+    caller = Caller(Mock())
+    right = expected_pcm(wave_seed("r1", 0), 0, arrivals[-1][1])
+    caller.streams["r1"] = Stream(bytearray(right if pcm is None else pcm), list(arrivals))
+    return caller
+
+
+def test_a_bystander_that_got_a_late_a_lost_or_a_foreign_sample_is_disturbed():
+    in_time = ((0.0, 24_000), (1.2, 48_000))
+    assert_unbroken(heard(*in_time), "r1")
+    with pytest.raises(AssertionError, match=r"ran dry for 0\.300 s"):
+        assert_unbroken(heard((0.0, 24_000), (1.3, 48_000)), "r1")
+    right = expected_pcm(wave_seed("r1", 0), 0, 48_000)
+    for wrong in (
+        right[:2000] + right[2002:],
+        right[:2000] + b"\0\0" + right[2002:],
+        right[:2000] + right[1000:],
+        expected_pcm(wave_seed("r2", 0), 0, 48_000),
+    ):
+        with pytest.raises(AssertionError, match="fault"):
+            assert_unbroken(heard(*in_time, pcm=wrong), "r1")
+
+
+# -- the process's own time
+
+
+def test_own_time_is_cpu_time_while_it_runs_and_no_more_than_was_asked_for_while_it_waits():
+    wall, cpu = [100.0], [7.0]
+    own = OwnTime(lambda: wall[0], lambda: cpu[0])
+    begun = own.now()
+
+    def spend(wall_s: float, cpu_s: float) -> float:
+        wall[0] += wall_s
+        cpu[0] += cpu_s
+        return round(own.now() - begun, 6)
+
+    assert spend(3.0, 0.5) == 0.5, "another process had the core"
+    own.wait(0.01)
+    assert spend(0.004, 0.0) == 0.504
+    own.go_on()
+    assert spend(0.0, 0.1) == 0.604
+    own.wait(0.01)
+    assert spend(2.0, 0.0) == 0.614, "the machine woke it late"
+    own.go_on()
+    assert spend(1.0, 0.0) == 0.614
+
+
+def test_work_on_the_patient_loop_takes_time_and_a_stopped_process_does_not():
+    async def both() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        begun, used = loop.time(), time.process_time()
+        while time.process_time() - used < 0.05:
+            pass
+        worked = loop.time() - begun
+        begun = loop.time()
+        time.sleep(0.3)  # noqa: ASYNC251 - stands for a process that was stopped
+        return worked, loop.time() - begun
+
+    with asyncio.Runner(loop_factory=PatientLoop) as runner:
+        worked, stopped = runner.run(both())
+    assert worked >= 0.05
+    assert stopped < 0.1
+
+
+def test_timers_of_the_patient_loop_fire_in_order_and_never_early():
+    async def fire() -> list[tuple[int, float]]:
+        loop = asyncio.get_running_loop()
+        fired: list[tuple[int, float]] = []
+        begun = loop.time()
+        for number in (3, 1, 2):
+            loop.call_later(number * 0.015, lambda n=number: fired.append((n, loop.time() - begun)))
+        await asyncio.sleep(0.1)
+        return fired
+
+    with asyncio.Runner(loop_factory=PatientLoop) as runner:
+        fired = runner.run(fire())
+    assert [number for number, _ in fired] == [1, 2, 3]
+    assert all(at >= number * 0.015 - 1e-6 for number, at in fired)

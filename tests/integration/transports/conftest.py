@@ -1,4 +1,7 @@
-"""Transport tests run on both event loops: they treat write buffers and aborts each in their own way."""
+"""Transport tests run on both event loops: they treat write buffers and aborts each in their own way.
+
+asyncio's loop is the patient one: tests with a time limit that the machine's load could use up run on that alone.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from session_server.runtime.loop import loop_factory
+from tests.patient_loop import PatientLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     chosen = loop_factory()
-    own = {"asyncio": asyncio.new_event_loop}
+    own: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": PatientLoop}
     return own if chosen is asyncio.new_event_loop else {**own, "uvloop": chosen}

@@ -21,6 +21,11 @@ from session_server.transports.websocket import (
 
 pytestmark = pytest.mark.integration
 
+HANG_S = 40
+"""A wait this long has failed; no wait is a bar."""
+PATIENT = pytest.mark.asyncio(loop_factories=["asyncio"])
+"""On the process's own time: a peer's answer is due within tenths of a second."""
+
 
 class Scripted:
     """An endpoint that records what it is told; `react` says what it does with a frame."""
@@ -79,7 +84,7 @@ async def serving(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what the other side of a socket does; there is no event for it here."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -198,7 +203,7 @@ async def test_the_byte_bound_closes_at_once_and_a_dead_reader_is_aborted():
         for _ in range(40):
             endpoint.outbox.send(b'"' + b"x" * 50_000 + b'"')
         assert endpoint.outbox.closing == (1013, "outbox full: the client does not read")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await endpoint.closed.wait()  # though the client never reads
         assert endpoint.closes == 1
         client.transport.abort()
@@ -236,7 +241,7 @@ async def test_many_fragments_of_one_message_are_bounded_too():
         assert (await first(endpoints)).frames == []
 
 
-@pytest.mark.asyncio
+@PATIENT
 async def test_a_peer_that_stops_answering_pings_is_noticed():
     limits = WebSocketLimits(heartbeat_s=0.2, close_wait_s=0.2)
     async with serving(limits) as (url, endpoints):
@@ -248,13 +253,13 @@ async def test_a_peer_that_stops_answering_pings_is_noticed():
         )
         await reader.readuntil(b"\r\n\r\n")
         endpoint = await first(endpoints)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await endpoint.closed.wait()
         assert endpoint.closes == 1
         writer.close()
 
 
-@pytest.mark.asyncio
+@PATIENT
 async def test_an_idle_peer_that_answers_pings_is_kept():
     async with (
         serving(WebSocketLimits(heartbeat_s=0.1)) as (url, endpoints),
@@ -312,8 +317,34 @@ async def test_a_bug_while_a_write_is_reported_closes_with_1011():
 @pytest.mark.asyncio
 async def test_pings_are_answered_between_frames():
     async with serving(WebSocketLimits()) as (url, _endpoints), connect(url) as client:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(HANG_S):
             await (await client.ping())
+
+
+@pytest.mark.asyncio
+async def test_a_flood_of_small_frames_lets_the_loop_turn_between_any_two():
+    """Whatever else waits for the loop (other sessions' timers and sockets) comes in between."""
+    turns, seen = 0, []
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    def react(_endpoint: Scripted, _frame: str | bytes) -> None:
+        seen.append(turns)
+
+    async with serving(WebSocketLimits(), react) as (url, endpoints), connect(url) as client:
+        await first(endpoints)
+        turn()
+        client.transport.write(b"".join(masked(b"x") for _ in range(1000)))
+        await until(lambda: len(seen) == 1000)
+    assert len(set(seen)) == 1000
+
+
+def masked(payload: bytes) -> bytes:
+    """A text frame of a client; the mask is zero."""
+    return bytes([0x81, 0x80 | len(payload), 0, 0, 0, 0]) + payload
 
 
 @pytest.mark.asyncio

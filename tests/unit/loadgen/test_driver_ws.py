@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import time
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ from loadgen.driver_ws import Load, RunFailed, WsDriver
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material
-from loadgen.virtual_user import Plan
+from loadgen.wire_client import Plan
+from tests.patient_loop import LoopClock
 from tests.unit.loadgen.scripted import clip, tone
 
 pytestmark = pytest.mark.integration
@@ -149,13 +149,13 @@ def load(server: Server, plan: Plan, users: int = 1, **more) -> Load:
 
 
 async def drive(server: Server, plan: Plan, users: int = 1, **more):
-    driver = WsDriver(load(server, plan, users, **more), ServerProbe(server.url))
+    driver = WsDriver(load(server, plan, users, **more), ServerProbe(server.url), clock=LoopClock())
     return await driver.run()
 
 
 @pytest.mark.asyncio
 async def test_users_talk_listen_and_interrupt_over_real_sockets():
-    plan = Plan(turns=3, barge_in=0.5, pause_ns=100 * MS, limit_ns=5000 * MS)
+    plan = Plan.even(3, barge_in=0.5, pause_ns=100 * MS, limit_ns=5000 * MS)
     async with Server() as server:
         outcome = await drive(server, plan, users=3)
     figures = measure(outcome.records, duration_s(outcome.records))
@@ -174,11 +174,12 @@ async def test_users_talk_listen_and_interrupt_over_real_sockets():
 
 @pytest.mark.asyncio
 async def test_the_microphone_keeps_real_time():
-    plan = Plan(turns=1, pause_ns=0, limit_ns=5000 * MS)
+    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
-        begun = time.monotonic()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         await drive(server, plan)
-        took = time.monotonic() - begun
+        took = loop.time() - begun
         frames = server.talkers[0].frames
     assert abs(frames * 0.02 - took) < 1.5
     assert frames <= took / 0.02 + 1
@@ -186,7 +187,7 @@ async def test_the_microphone_keeps_real_time():
 
 @pytest.mark.asyncio
 async def test_each_round_is_a_fresh_session():
-    plan = Plan(turns=1, pause_ns=0, limit_ns=5000 * MS)
+    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
         outcome = await drive(server, plan, rounds=2)
     assert outcome.sessions == len(server.talkers) == 2
@@ -195,7 +196,7 @@ async def test_each_round_is_a_fresh_session():
 
 @pytest.mark.asyncio
 async def test_the_key_is_sent_as_bearer():
-    plan = Plan(turns=1, pause_ns=0, limit_ns=5000 * MS)
+    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
         await drive(server, plan, api_key="k1")
         assert server.headers[0]["Authorization"] == "Bearer k1"
@@ -203,7 +204,7 @@ async def test_the_key_is_sent_as_bearer():
 
 @pytest.mark.asyncio
 async def test_a_server_that_hangs_up_is_an_error_for_that_user():
-    plan = Plan(turns=2, pause_ns=0, limit_ns=5000 * MS)
+    plan = Plan.even(2, pause_ns=0, limit_ns=5000 * MS)
     async with Server(die_after=30) as server:
         outcome = await drive(server, plan)
     assert measure(outcome.records, 1.0)["error_kinds"] == {"closed:1011": 1}
@@ -216,7 +217,7 @@ async def test_a_server_that_hangs_up_is_an_error_for_that_user():
 async def test_a_refusal_is_one_clear_line(status, words):
     async with Server(status=status) as server:
         with pytest.raises(RunFailed, match=words) as failed:
-            await drive(server, Plan(turns=1))
+            await drive(server, Plan.even(1))
     assert "\n" not in str(failed.value)
     assert f"HTTP {status}" in str(failed.value)
 
