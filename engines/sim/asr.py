@@ -7,23 +7,21 @@ hash of the audio; partial results are their first words, in proportion to the l
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from engines.base import (
-    Capabilities,
     JobKey,
     Stage,
-    StepRequest,
     StepResult,
     Transcript,
     UtteranceJob,
 )
 from engines.model_store import ModelStore
-from engines.sim.behaviour import Machine, SimOptions, read_options
-from engines.stepping import require_new
+from engines.sim.behaviour import SimOptions, read_options
+from engines.sim.job_engine import JobEngine
 from session_server.media import INPUT_RATE
 
 _FRAME = INPUT_RATE // 50
@@ -47,47 +45,13 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimAsr:
     return SimAsr(read_options(options, AsrOptions()))
 
 
-class SimAsr:
+class SimAsr(JobEngine[AsrOptions, UtteranceJob]):
     """A `SteppedEngine` for Stage.ASR."""
 
-    def __init__(self, options: AsrOptions) -> None:
-        self._options = options
-        self._machine = Machine(options)
-        self._jobs: dict[JobKey, UtteranceJob] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(Stage.ASR, self._options.max_batch, self._options.slots)
-
-    @property
-    def cost_s(self) -> float:
-        return self._machine.cost_s
-
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._machine.load()
+    stage = Stage.ASR
 
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key, self._options.slots)
-        if not isinstance(job, UtteranceJob):
-            raise ValueError(f"the recogniser takes an UtteranceJob, not {type(job).__name__}")
-        self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """An utterance is whole when it starts: nothing to feed."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return self._machine.step(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._machine.close()
-        self._jobs.clear()
+        self._jobs[key] = self._accept(key, job, UtteranceJob)
 
     def _advance(self, key: JobKey, job: UtteranceJob, max_units: int) -> StepResult:
         return StepResult(key, Transcript(self._transcript(job)), 1, finished=True)

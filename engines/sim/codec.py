@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepRequest, StepResult
+from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.sim.behaviour import SimOptions, read_options
+from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP, SimFrames
-from engines.stepping import require_new
 from session_server.media import OUTPUT_RATE
 
 
@@ -44,60 +44,32 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimCodec:
     return SimCodec(read_options(options, CodecOptions()))
 
 
-class SimCodec:
+class SimCodec(JobEngine[CodecOptions, _Job]):
     """A `SteppedEngine` for Stage.CODEC."""
 
-    def __init__(self, options: CodecOptions) -> None:
-        self._options = options
-        self._machine = Machine(options)
-        self._jobs: dict[JobKey, _Job] = {}
+    stage = Stage.CODEC
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            Stage.CODEC,
+            self.stage,
             self._options.max_batch,
             self._options.slots,
             unit_samples=HOP,
             unit_rate=OUTPUT_RATE,
         )
 
-    @property
-    def cost_s(self) -> float:
-        return self._machine.cost_s
-
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._machine.load()
-
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key, self._options.slots)
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the codec takes a SpeechJob, not {type(job).__name__}")
+        self._accept(key, job, SpeechJob)
         self._jobs[key] = _Job()
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         job = self._jobs.get(key)
         if job is None:
             return
-        if isinstance(payload, SimFrames):
-            job.clauses.append(payload)
-        elif payload is not None:
-            raise ValueError(f"the codec takes SimFrames, not {type(payload).__name__}")
+        if payload is not None:
+            job.clauses.append(self._checked(payload, SimFrames))
         job.closed = job.closed or last
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return self._machine.step(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._machine.close()
-        self._jobs.clear()
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         if not job.clauses or max_units < 1:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepRequest, StepResult
+from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import Machine, SimOptions, read_options
-from engines.stepping import require_new
+from engines.sim.behaviour import SimOptions, read_options
+from engines.sim.job_engine import JobEngine
 from session_server.media import OUTPUT_RATE, WordSpan
 
 HOP = 300
@@ -42,53 +42,23 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimTalker:
     return SimTalker(read_options(options, TalkerOptions()))
 
 
-class SimTalker:
+class SimTalker(JobEngine[TalkerOptions, ClauseJob]):
     """A `SteppedEngine` for Stage.TALKER."""
 
-    def __init__(self, options: TalkerOptions) -> None:
-        self._options = options
-        self._machine = Machine(options)
-        self._jobs: dict[JobKey, ClauseJob] = {}
+    stage = Stage.TALKER
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            Stage.TALKER,
+            self.stage,
             self._options.max_batch,
             self._options.slots,
             unit_samples=HOP,
             unit_rate=OUTPUT_RATE,
         )
 
-    @property
-    def cost_s(self) -> float:
-        return self._machine.cost_s
-
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._machine.load()
-
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key, self._options.slots)
-        if not isinstance(job, ClauseJob):
-            raise ValueError(f"the talker takes a ClauseJob, not {type(job).__name__}")
-        self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A clause is whole when it starts: nothing to feed."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return self._machine.step(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._machine.close()
-        self._jobs.clear()
+        self._jobs[key] = self._accept(key, job, ClauseJob)
 
     def _advance(self, key: JobKey, job: ClauseJob, max_units: int) -> StepResult:
         speech = self._speak(key, job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from engines.base import (
@@ -19,15 +19,14 @@ from engines.base import (
     FunctionSpec,
     JobKey,
     Stage,
-    StepRequest,
     StepResult,
     ThinkJob,
     TokenOutput,
 )
 from engines.model_store import ModelStore
-from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.sim.behaviour import SimOptions, read_options
+from engines.sim.job_engine import JobEngine
 from engines.sim.minimal_json import minimal_json
-from engines.stepping import require_new
 
 _TOKEN = re.compile(r"\s*\S+|\s+$")
 _NUMBERS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable
@@ -58,55 +57,26 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimThinker:
     return SimThinker(read_options(options, ThinkerOptions()))
 
 
-class SimThinker:
+class SimThinker(JobEngine[ThinkerOptions, _Job]):
     """A `SteppedEngine` for Stage.THINKER."""
 
-    def __init__(self, options: ThinkerOptions) -> None:
-        self._options = options
-        self._machine = Machine(options)
-        self._jobs: dict[JobKey, _Job] = {}
+    stage = Stage.THINKER
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            Stage.THINKER,
+            self.stage,
             self._options.max_batch,
             self._options.slots,
             context_tokens=self._options.context_tokens,
         )
 
-    @property
-    def cost_s(self) -> float:
-        return self._machine.cost_s
-
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._machine.load()
-
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key, self._options.slots)
-        if not isinstance(job, ThinkJob):
-            raise ValueError(f"the thinker takes a ThinkJob, not {type(job).__name__}")
-        limit = self._options.max_tokens if job.max_tokens is None else job.max_tokens
-        size = prompt_size(job, self._options.context_tokens - limit)
-        answer = "" if job.warm else self._answer(job)
+        thought = self._accept(key, job, ThinkJob)
+        limit = self._options.max_tokens if thought.max_tokens is None else thought.max_tokens
+        size = prompt_size(thought, self._options.context_tokens - limit)
+        answer = "" if thought.warm else self._answer(thought)
         self._jobs[key] = _Job(size, size, _TOKEN.findall(answer), limit)
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A prompt is whole when it starts: nothing to feed."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return self._machine.step(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._machine.close()
-        self._jobs.clear()
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         if job.unread:

@@ -7,18 +7,18 @@ silence; `garbage` is odd (a byte too many), short or long (a sample too few or 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepRequest, StepResult
+from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import Machine, SimOptions, read_options
+from engines.sim.behaviour import SimOptions, read_options
 from engines.sim.codec import SimSpectra
+from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP
 from engines.sim.wave import clause_samples, wave_seed
-from engines.stepping import require_new
 from session_server.media import OUTPUT_RATE
 
 _GARBAGE = ("", "odd", "short", "long")
@@ -47,18 +47,15 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimVocoder:
     return SimVocoder(read)
 
 
-class SimVocoder:
+class SimVocoder(JobEngine[VocoderOptions, _Job]):
     """A `SteppedEngine` for Stage.VOCODER."""
 
-    def __init__(self, options: VocoderOptions) -> None:
-        self._options = options
-        self._machine = Machine(options)
-        self._jobs: dict[JobKey, _Job] = {}
+    stage = Stage.VOCODER
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            Stage.VOCODER,
+            self.stage,
             self._options.max_batch,
             self._options.slots,
             unit_samples=HOP,
@@ -66,42 +63,17 @@ class SimVocoder:
             samples_behind=self._options.behind_units * HOP,
         )
 
-    @property
-    def cost_s(self) -> float:
-        return self._machine.cost_s
-
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._machine.load()
-
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key, self._options.slots)
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
+        self._accept(key, job, SpeechJob)
         self._jobs[key] = _Job()
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         job = self._jobs.get(key)
         if job is None:
             return
-        if isinstance(payload, SimSpectra):
-            job.queue.append(payload)
-        elif payload is not None:
-            raise ValueError(f"the vocoder takes SimSpectra, not {type(payload).__name__}")
+        if payload is not None:
+            job.queue.append(self._checked(payload, SimSpectra))
         job.closed = job.closed or last
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return self._machine.step(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._machine.close()
-        self._jobs.clear()
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         units = 0
