@@ -23,45 +23,28 @@ def window_dbfs(pcm: bytes, window: int) -> list[float]:
     return [float(level) for level in 10.0 * np.log10(power)]
 
 
-class AudibleWindows:
-    """Which windows of one stream are audible, found as its PCM arrives in pieces of any size."""
+class LoudWindows:
+    """Which windows of one stream can be heard, found as its PCM arrives in pieces of any size: one byte a window."""
 
     def __init__(self, rate: int) -> None:
-        self.window = rate * WINDOW_MS // 1000
-        self.flags = bytearray()
-        self.first: int | None = None
+        self._window = rate * WINDOW_MS // 1000
         self._rest = b""
 
-    def add(self, pcm: bytes) -> None:
+    def add(self, pcm: bytes) -> bytes:
+        """The windows that this piece completes."""
         data = self._rest + pcm if self._rest else pcm
-        levels = window_dbfs(data, self.window)
-        self._rest = data[len(levels) * self.window * 2 :]
-        self._note(levels)
+        levels = window_dbfs(data, self._window)
+        self._rest = data[len(levels) * self._window * 2 :]
+        return _flags(levels)
 
-    def finish(self) -> None:
+    def finish(self) -> bytes:
         """The stream is over: its last, shorter window counts too."""
-        if len(self._rest) >= 2:
-            self._note(window_dbfs(self._rest, len(self._rest) // 2))
-        self._rest = b""
+        rest, self._rest = self._rest, b""
+        return _flags(window_dbfs(rest, len(rest) // 2)) if len(rest) >= 2 else b""
 
-    def first_before(self, sample: int) -> int | None:
-        """First sample of the first audible window that begins before `sample`."""
-        if self.first is None or self.first * self.window >= sample:
-            return None
-        return self.first * self.window
 
-    def last_before(self, sample: int) -> int | None:
-        """Sample behind the last audible one before `sample`."""
-        windows = min(len(self.flags), -(-sample // self.window))
-        last = self.flags.rfind(1, 0, windows)
-        return None if last < 0 else min((last + 1) * self.window, sample)
-
-    def _note(self, levels: list[float]) -> None:
-        for level in levels:
-            audible = level > AUDIBLE_DBFS
-            if audible and self.first is None:
-                self.first = len(self.flags)
-            self.flags.append(audible)
+def _flags(levels: list[float]) -> bytes:
+    return bytes(level > AUDIBLE_DBFS for level in levels)
 
 
 def voiced_range(pcm: bytes, rate: int) -> tuple[int, int]:

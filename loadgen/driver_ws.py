@@ -17,12 +17,12 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from loadgen.player import QUANTUM_NS
 from loadgen.records import ResponseIds, UserRecord
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, room_noise, share
-from loadgen.virtual_user import Lines, Plan, VirtualUser
+from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import decode
+from loadgen.wire_client import Lines, Plan, WireClient
 from session_server.clock import Clock, MonotonicClock
 from session_server.errors import SessionServerError
 from session_server.media import NS_PER_S
@@ -133,7 +133,7 @@ class WsDriver:
     ) -> None:
         now = self._clock.now()
         plan = self._load.plan
-        user = VirtualUser(index, plan, lines, self._room, self._ids, rng, now)
+        user = WireClient(index, plan, lines, self._room, self._ids, rng, now)
         reading = asyncio.create_task(self._read(socket, user))
         try:
             await self._send(socket, user.start())
@@ -147,7 +147,7 @@ class WsDriver:
         user.closed(_why(socket), self._clock.now())
         self._outcome.records.append(user.finish())
 
-    async def _speak(self, socket: ClientConnection, user: VirtualUser, begun: int) -> None:
+    async def _speak(self, socket: ClientConnection, user: WireClient, begun: int) -> None:
         due = begun
         ended = 0
         while not user.done:
@@ -157,12 +157,15 @@ class WsDriver:
                 await asyncio.sleep(wait / NS_PER_S)
             self._outcome.late_ns.append(max(0, self._clock.now() - due))
             await self._send(socket, user.tick(due))
-            if user.turns_ended != ended:
-                self._ended_turns += user.turns_ended - ended
-                ended = user.turns_ended
+            turns = user.user.turns_ended
+            if turns != ended:
+                self._ended_turns += turns - ended
+                ended = turns
                 self._progress(self._ended_turns)
+        if user.lost:
+            socket.transport.abort()
 
-    async def _read(self, socket: ClientConnection, user: VirtualUser) -> None:
+    async def _read(self, socket: ClientConnection, user: WireClient) -> None:
         """Until the connection is gone."""
         with contextlib.suppress(ConnectionClosed):
             async for frame in socket:

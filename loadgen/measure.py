@@ -87,12 +87,12 @@ def _timely(turns: Iterable[Turn]) -> list[tuple[Turn, int]]:
 def _first_audio(turns: list[Turn]) -> dict[str, Any]:
     timely = _timely(turns)
     audible = sum(turn.first_audible is not None for turn in turns)
-    decided = [(t, at, t.committed) for t, at in timely if t.committed and t.u1 <= t.committed]
+    decided = [(t, at, t.decided) for t, at in timely if t.decided and t.u1 <= t.decided]
     return {
         "ttfa_ms": spread(at - turn.u1 for turn, at in timely),
         "ttfa_after_barge_in_ms": spread(at - turn.u1 for turn, at in timely if turn.interrupting),
-        "response_ms": spread(at - committed for _, at, committed in decided if at >= committed),
-        "endpoint_ms": spread(committed - turn.u1 for turn, _, committed in decided),
+        "response_ms": spread(at - decided for _, at, decided in decided if at >= decided),
+        "endpoint_ms": spread(decided - turn.u1 for turn, _, decided in decided),
         "answered_early": audible - len(timely),
         "early_responses": sum(turn.early_responses for turn in turns),
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadgen.player import QUANTUM_NS
 from loadgen.speech import Clip
 
 
@@ -21,16 +20,10 @@ class Microphone:
         self._clip: Clip | None = None
         self._position = 0
 
-    @property
-    def speaking(self) -> bool:
-        return self._clip is not None
-
-    def say(self, clip: Clip, now: int) -> tuple[int, int]:
-        """Begin `clip` with the frame of the tick at `now`; returns its onset and end instants."""
+    def say(self, clip: Clip) -> None:
+        """Begin `clip` with the next frame; what is being said breaks off."""
         self._clip = clip
         self._position = 0
-        captured = now - QUANTUM_NS
-        return captured + clip.onset_ns, captured + clip.end_ns
 
     def frame(self) -> str:
         """The message of this tick."""

@@ -1,7 +1,7 @@
 """What one virtual user saw: plain values that `measure` turns into a report.
 
-Instants are nanoseconds of the load generator's clock (`measurement_origin` client_clock); lengths of
-audio are samples at OUTPUT_RATE.
+Instants are nanoseconds of the driver's clock, which in a simulation is the one clock of all; lengths of audio are samples at
+OUTPUT_RATE.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 class Turn:
     """One utterance that expects an answer. `u0`, `u1`: first voiced sample, end of the last one.
 
-    `ended`: played (the answer was heard to its end), interrupted (by the user), ignored (it went on
-    over the user's interruption), cut (the server stopped by itself), empty (no audible audio came), failed,
-    timeout or closed; "" while it goes on.
+    `decided`: when the server took the turn to be over; the receipt of `committed`, or in a simulation the server's own
+    instant. `ended`: played (the answer was heard to its end), interrupted (by the user), ignored (it went on over the user's
+    interruption), cut (the server stopped by itself), empty (no audible audio came), failed, timeout, left (by the user) or
+    closed; "" while it goes on.
     """
 
     user: int
@@ -24,7 +25,7 @@ class Turn:
     u0: int
     u1: int
     interrupting: bool = False
-    committed: int | None = None
+    decided: int | None = None
     commits: int = 0
     created: int | None = None
     first_byte: int | None = None
@@ -69,12 +70,27 @@ class Backchannel:
 
 
 @dataclass(slots=True)
+class FalseStart:
+    """A noise that sounds like speech and means nothing. `response`: the answer it fell into, if it did; `cut`: which
+    then ended; `answered`: the server took it for a turn."""
+
+    user: int
+    onset: int
+    response: str | None = None
+    cut: bool = False
+    answered: bool = False
+
+
+@dataclass(slots=True)
 class UserRecord:
     """Everything of one user."""
 
     turns: list[Turn] = field(default_factory=list)
     barge_ins: list[BargeIn] = field(default_factory=list)
     backchannels: list[Backchannel] = field(default_factory=list)
+    false_starts: list[FalseStart] = field(default_factory=list)
+    sessions_opened: int = 0
+    sessions_refused: int = 0
     missed_barge_ins: int = 0
     """The answer ended before the instant at which the user would have spoken over it."""
     stale_chunks: int = 0

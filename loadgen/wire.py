@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from loadgen.users.intents import Acknowledge, Truncate
+
 
 class ErrorBody(msgspec.Struct, gc=False):
     code: str | None = None
@@ -46,6 +48,7 @@ class ServerEvent(msgspec.Struct, gc=False):
     type: str
     response_id: str | None = None
     item_id: str | None = None
+    content_index: int = 0
     delta: str | None = None
     transcript: str | None = None
     reversible: bool = False
@@ -87,12 +90,28 @@ def session_update(turn_detection: dict[str, Any]) -> str:
     )
 
 
-def truncate(item: str, audio_end_ms: int) -> str:
+def truncate(cut: Truncate) -> str:
     return encode(
         {
             "type": "conversation.item.truncate",
-            "item_id": item,
-            "content_index": 0,
-            "audio_end_ms": audio_end_ms,
+            "item_id": cut.item,
+            "content_index": cut.content_index,
+            "audio_end_ms": cut.audio_end_ms,
+        }
+    )
+
+
+def acknowledge(ack: Acknowledge) -> str:
+    return encode(
+        {
+            "type": "playback.ack",
+            "response_id": ack.response,
+            "item_id": ack.item,
+            "content_index": ack.content_index,
+            "played_samples": ack.played_samples,
+            "buffered_ms": ack.buffered_ms,
+            "underruns": ack.underruns,
+            "underrun_ms": ack.underrun_ms,
+            "final": ack.final,
         }
     )

@@ -19,7 +19,7 @@ from loadgen.driver_ws import Load, Outcome, WsDriver
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
-from loadgen.virtual_user import Plan
+from loadgen.wire_client import Plan
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
 
@@ -106,8 +106,8 @@ def _load(options: argparse.Namespace) -> Load:
     if options.barge_in + options.backchannel > 1:
         raise ConfigError("--barge-in and --backchannel together are more than 1")
     starts = arrivals(options.arrivals, options.users, random.Random(options.seed))
-    plan = Plan(
-        turns=options.turns,
+    plan = Plan.even(
+        options.turns,
         barge_in=options.barge_in,
         backchannel=options.backchannel,
         pause_ns=int(options.pause * NS_PER_S),

@@ -36,8 +36,13 @@ class Workload:
     `think_least_s`. `arrivals`: closed (N sessions, always), poisson and gamma (sessions come at the rate that keeps N
     of them, gamma in bursts of coefficient of variation `burst_cv`), ramp (N come evenly over `ramp_s`).
     `turns`: mean turns of a session, geometric; a closed loop opens another one at once.
-    `barge_in`, `backchannel`: probability per answer; `false_start_per_min`: noise that sounds like speech;
-    `hang_up`: probability per turn that the user leaves in the answer; `drop`: that the connection is lost in it.
+    `barge_in`, `backchannel`: probability per answer, at `barge_in_at` of its length but not within `barge_in_least_s`.
+    `backchannel_per_s`: "mhm" again and again, so many a second of answer, `backchannel_apart_s` low..high apart.
+    `false_start_per_min`: noise that sounds like speech, `false_start_s` long, whenever the user does not speak.
+    `early_start`: share of questions that begin `early_start_s` before the answer has ended.
+    `hang_up`: probability per answer that the user leaves in it; `drop`: that the connection is lost in it.
+    `opening_s`: from a session's opening to the first word. `wait_limit_s`: no user waits longer for the server;
+    `call_limit_s`: no session lasts longer, 0: nothing limits it.
     """
 
     name: str = "mixed"
@@ -50,8 +55,18 @@ class Workload:
     think_least_s: Span = Span(0.0, 0.0, 0.5, 1.5, "uniform")
     think_s: Span = Span(4.0, 0.0, 0.0, 60.0, "exponential")
     barge_in: float = 0.3
+    barge_in_at: Span = Span(0.0, 0.0, 0.0, 1.0, "uniform")
+    barge_in_least_s: float = 0.0
     backchannel: float = 0.0
+    backchannel_per_s: float = 0.0
+    backchannel_apart_s: Span = Span(0.0, 0.0, 3.0, 12.0, "exponential")
     false_start_per_min: float = 0.0
+    false_start_s: Span = Span(0.0, 0.0, 0.1, 0.5, "uniform")
+    early_start: float = 0.0
+    early_start_s: Span = Span(0.15, 0.5, 0.02, 0.6)
+    opening_s: Span = Span(0.0, 0.0, 0.0, 1.0, "uniform")
+    wait_limit_s: float = 30.0
+    call_limit_s: float = 0.0
     hang_up: float = 0.0
     drop: float = 0.0
     turns: float = 12.0

@@ -9,17 +9,17 @@ import random
 import struct
 from collections.abc import Callable
 
-from loadgen.microphone import QUANTUM_NS
 from loadgen.records import ResponseIds
 from loadgen.speech import Clip, append_message, clip_from_pcm
-from loadgen.virtual_user import Lines, Plan, VirtualUser
+from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import ServerEvent, decode, encode
+from loadgen.wire_client import Lines, Plan, WireClient
 
 MS = 1_000_000
 RATE = 24_000
 
 Event = dict[str, object]
-Server = Callable[[VirtualUser, int], list[Event]]
+Server = Callable[[WireClient, int], list[Event]]
 """Asked every 10 ms: (user, now in ms) -> events that arrive now."""
 
 
@@ -47,9 +47,9 @@ ROOM = (append_message(bytes(960)),)
 
 def user(
     plan: Plan, *, seed: int = 1, index: int = 0, ids: ResponseIds | None = None
-) -> VirtualUser:
+) -> WireClient:
     rng = random.Random(seed)
-    return VirtualUser(index, plan, LINES, ROOM, ids or ResponseIds(), rng, 0)
+    return WireClient(index, plan, LINES, ROOM, ids or ResponseIds(), rng, 0)
 
 
 def created(response: str) -> Event:
@@ -91,7 +91,7 @@ def at(script: dict[int, list[Event]]) -> Server:
 class Run:
     """What came of a script. `sent`: (ms, message) without microphone frames."""
 
-    def __init__(self, who: VirtualUser, server: Server, seconds: float) -> None:
+    def __init__(self, who: WireClient, server: Server, seconds: float) -> None:
         self.user = who
         self.sent: list[tuple[int, dict[str, object]]] = []
         who.start()

@@ -22,7 +22,7 @@ def turn(ttfa_ms: int, *, gap_ms: int = 0, ended: str = "played", at: int = 0) -
         text=None,
         u0=at,
         u1=at + S,
-        committed=at + S + 300 * MS,
+        decided=at + S + 300 * MS,
         first_audible=at + S + ttfa_ms * MS,
         ended=ended,
         end=at + 5 * S,

@@ -1,14 +1,6 @@
-"""The listener's side of a virtual user: a ring buffer and a sound card that takes 20 ms at a time.
+"""The plainest sound card: a queue of items and a device that takes 20 ms at a time, quantum by quantum.
 
-Pure. Time is integer nanoseconds, positions are samples of each item's own stream. The device takes a
-quantum at `origin + k * 20 ms` and never earlier or later: audio that arrives between two instants waits
-for the next one, and what a quantum could not fill stays silent. There is no pre-roll. Only counts and
-loudness are kept, not the audio.
-
-A gap counts as an underrun when the device ran dry after the first and before the last sample of an
-item, and audio of that item came later. A pause and a flush end a gap without counting it.
-
-Invariant: received == played + sounding + buffered + dropped, for every item.
+What `loadgen.users.player` says in arithmetic must be what this one does.
 """
 
 from __future__ import annotations
@@ -16,14 +8,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from loadgen.audible import AudibleWindows
 from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ns
 
 QUANTUM_NS = 20 * NS_PER_MS
 
 
 @dataclass(slots=True)
-class Playback:
+class Item:
     """One item's way through the player."""
 
     item: str
@@ -43,34 +34,13 @@ class Playback:
     runs: list[tuple[int, int]] = field(default_factory=list)
     """(first sample, instant) of each stretch played without a break."""
     broken: bool = True
-    audible: AudibleWindows = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.audible = AudibleWindows(self.rate)
 
     @property
     def buffered(self) -> int:
         return self.received - self.dropped - self.taken
 
-    def instant_of(self, sample: int) -> int:
-        """When `sample` began to sound; it must have been taken."""
-        start, instant = max(run for run in self.runs if run[0] <= sample)
-        return instant + samples_to_ns(sample - start, self.rate)
 
-    def first_audible_ns(self) -> int | None:
-        """When the first audible sample left the player; None until one has."""
-        sample = self.audible.first_before(self.taken)
-        return None if sample is None else self.instant_of(sample)
-
-    def last_audible_ns(self) -> int | None:
-        """When the last audible sample taken so far has left the player."""
-        end = self.audible.last_before(self.taken)
-        if end is None:
-            return None
-        return self.instant_of(end - 1) + samples_to_ns(1, self.rate)
-
-
-class Player:
+class RingBuffer:
     """Plays items one after the other on a fixed 20 ms grid."""
 
     def __init__(self, origin_ns: int, rate: int = OUTPUT_RATE) -> None:
@@ -78,27 +48,26 @@ class Player:
         self.paused = False
         self._next = origin_ns
         self._quantum = rate // 50
-        self._queue: deque[Playback] = deque()
-        self._sounding: list[Playback] = []
-        self._items: dict[str, Playback] = {}
+        self._queue: deque[Item] = deque()
+        self._sounding: list[Item] = []
+        self._items: dict[str, Item] = {}
 
-    def receive(self, item: str, response: str, pcm: bytes, now: int) -> Playback:
+    def receive(self, item: str, response: str, samples: int, now: int) -> Item:
         """Audio for `item` arrived."""
         self.advance(now)
         playback = self._items.get(item)
         if playback is None:
-            playback = Playback(item, response, self.rate)
+            playback = Item(item, response, self.rate)
             self._items[item] = playback
             self._queue.append(playback)
         if playback.complete:
-            playback.received += len(pcm) // 2
-            playback.dropped += len(pcm) // 2
+            playback.received += samples
+            playback.dropped += samples
             return playback
-        if playback.dry and len(pcm) >= 2:
+        if playback.dry and samples:
             playback.gaps.append(playback.dry)
             playback.dry = 0
-        playback.received += len(pcm) // 2
-        playback.audible.add(pcm)
+        playback.received += samples
         return playback
 
     def complete(self, item: str, now: int) -> None:
@@ -108,15 +77,14 @@ class Player:
         if playback is not None and not playback.complete:
             playback.complete = True
             playback.dry = 0
-            playback.audible.finish()
 
-    def flush(self, response: str, now: int) -> list[Playback]:
+    def flush(self, response: str, now: int) -> list[Item]:
         """Drop what was not taken yet of `response`; the quantum that sounds ends. Returns what was cut off.
 
         Ends a pause: what waits behind it may be heard.
         """
         self.advance(now)
-        cut = [playback for playback in self._queue if playback.response == response]
+        cut = [playback for playback in self._waiting() if playback.response == response]
         for playback in cut:
             playback.dropped += playback.buffered
             playback.complete = True
@@ -137,14 +105,18 @@ class Player:
     @property
     def idle(self) -> bool:
         """Nothing sounds or waits to."""
-        return not self._sounding and not self._queue
+        return not self._sounding and not self._waiting()
 
-    def get(self, item: str) -> Playback | None:
+    def _waiting(self) -> list[Item]:
+        """Those that have or may yet get something to play."""
+        return [item for item in self._queue if item.buffered or not item.complete]
+
+    def get(self, item: str) -> Item | None:
         return self._items.get(item)
 
     def responses(self) -> list[str]:
         """Whose audio sounds or waits to, or may still come, each once."""
-        return list(dict.fromkeys(p.response for p in (*self._sounding, *self._queue)))
+        return list(dict.fromkeys(p.response for p in (*self._sounding, *self._waiting())))
 
     def busy(self, response: str) -> bool:
         return response in self.responses()
@@ -179,7 +151,7 @@ class Player:
                     playback.dry += wanted
                 return
 
-    def _take_from(self, playback: Playback, wanted: int, instant: int) -> int:
+    def _take_from(self, playback: Item, wanted: int, instant: int) -> int:
         taken = min(wanted, playback.buffered)
         if taken:
             if playback.broken:

@@ -1,0 +1,242 @@
+"""A virtual user behind a wire: server events in, messages out, one microphone frame a tick.
+
+Pure. Spells what the user wants, and reads what the server says; everything that is decided is decided in `users`. `tick` is
+called every 20 ms of the user's own time, on the exact instants of its microphone, however late the caller really is;
+`receive` whenever an event has arrived.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadgen.audible import LoudWindows
+from loadgen.microphone import Microphone
+from loadgen.records import ResponseIds, UserRecord
+from loadgen.speech import Clip
+from loadgen.users import events
+from loadgen.users.drawn import DrawnScript
+from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, Truncate, Utterance
+from loadgen.users.listener import Client
+from loadgen.users.player import QUANTUM_NS
+from loadgen.users.state import State
+from loadgen.users.user import VirtualUser
+from loadgen.wire import ServerEvent, acknowledge, session_update, truncate
+from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.runtime.simulation.spec import Span, Workload
+
+ACK_INTERVAL_MS = 200
+"""Until the server has said its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How users behave over a wire: `turns` in each session, and a workload of which speech, prompts and answers are not
+    taken, since clips and server have lengths of their own."""
+
+    turns: int
+    workload: Workload = field(default_factory=Workload)
+    turn_detection: dict[str, Any] = field(default_factory=lambda: {"type": "server_vad"})
+    playback: bool = False
+
+    @staticmethod
+    def even(
+        turns: int,
+        *,
+        barge_in: float = 0.0,
+        backchannel: float = 0.0,
+        pause_ns: int = NS_PER_S,
+        limit_ns: int = 30 * NS_PER_S,
+        turn_detection: dict[str, Any] | None = None,
+        playback: bool = False,
+    ) -> Plan:
+        """Pauses of +-50 %. Interruptions keep away from both ends of an answer, whose length is only a guess."""
+        pause_s = pause_ns / NS_PER_S
+        workload = Workload(
+            name="even",
+            barge_in=barge_in,
+            backchannel=backchannel,
+            barge_in_at=Span(0.0, 0.0, 0.15, 0.85, "uniform"),
+            barge_in_least_s=0.3,
+            opening_s=Span(0.0, 0.0, 0.2 * pause_s, pause_s, "uniform"),
+            think_least_s=Span(0.0, 0.0, 0.5 * pause_s, 1.5 * pause_s, "uniform"),
+            think_s=Span(0.0, kind="constant"),
+            wait_limit_s=limit_ns / NS_PER_S,
+        )
+        return Plan(turns, workload, turn_detection or {"type": "server_vad"}, playback)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What this user says, in its own order; each list is gone through again and again."""
+
+    questions: Sequence[Clip]
+    interruptions: Sequence[Clip]
+    backchannels: Sequence[Clip] = ()
+    false_starts: Sequence[Clip] = ()
+
+
+class _Voice:
+    """Speaks the lines; clips have the length they have."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._clips = {
+            Kind.QUESTION: lines.questions,
+            Kind.INTERRUPTION: lines.interruptions,
+            Kind.BACKCHANNEL: lines.backchannels,
+            Kind.FALSE_START: lines.false_starts,
+        }
+        self._said = dict.fromkeys(Kind, 0)
+
+    def next(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+        clips = self._clips[kind]
+        if not clips:
+            return None
+        clip = clips[self._said[kind] % len(clips)]
+        self._said[kind] += 1
+        # the first frame, sent at the instant at which it is begun, was captured in the 20 ms before
+        onset, end = clip.onset_ns - QUANTUM_NS, clip.end_ns - QUANTUM_NS
+        return Utterance(clip.text, onset, end, clip)
+
+
+class WireClient:
+    """One user of one connection."""
+
+    def __init__(
+        self,
+        index: int,
+        plan: Plan,
+        lines: Lines,
+        room: Sequence[str],
+        ids: ResponseIds,
+        rng: random.Random,
+        now: int,
+    ) -> None:
+        script = DrawnScript(plan.workload, _Voice(lines), rng, plan.turns)
+        acks = ACK_INTERVAL_MS * NS_PER_MS if plan.playback else 0
+        self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
+        self.lost = False
+        self._plan = plan
+        self._microphone = Microphone(room)
+        self._windows: dict[str, LoudWindows] = {}
+        self._items: dict[str, list[str]] = {}
+        self._now = now
+
+    @property
+    def done(self) -> bool:
+        return self.user.done
+
+    @property
+    def record(self) -> UserRecord:
+        return self.user.record
+
+    def start(self) -> list[str]:
+        return [session_update(self._plan.turn_detection)]
+
+    def tick(self, now: int) -> list[str]:
+        """What to send with the microphone frame that was complete at `now`."""
+        self._now = now
+        user = self.user
+        connecting = user.state is State.CONNECTING
+        out = self._spell(user.on_time(now)) if user.next_at() <= now else []
+        if not connecting:
+            out.append(self._microphone.frame())
+        return out
+
+    def receive(self, event: ServerEvent, now: int) -> list[str]:
+        self._now = max(self._now, now)
+        out: list[str] = []
+        for heard in self._read(event):
+            out += self._spell(self.user.handle(heard, now))
+        return out
+
+    def closed(self, why: str, now: int) -> None:
+        """The connection is gone; `why` goes into the errors unless the user had finished."""
+        self.user.handle(events.Closed(why), now)
+
+    def finish(self) -> UserRecord:
+        """The record, with what is known only at the end."""
+        return self.user.finish(self._now)
+
+    # -- what the user wants
+
+    def _spell(self, intents: Sequence[Intent]) -> list[str]:
+        out = []
+        for intent in intents:
+            match intent:
+                case Say(Utterance(clip=Clip() as clip)):
+                    self._microphone.say(clip)
+                case Acknowledge():
+                    out.append(acknowledge(intent))
+                case Truncate():
+                    out.append(truncate(intent))
+                case Drop():
+                    self.lost = True
+                case HangUp():
+                    pass  # the driver closes the connection of whoever is done
+                case _:
+                    raise TypeError(f"a wire cannot {intent!r}")
+        return out
+
+    # -- what the server says
+
+    def _read(self, event: ServerEvent) -> Iterator[events.UserEvent]:
+        response = event.response_id or ""
+        match event.type:
+            case "response.output_audio.delta":
+                yield self._audio(event)
+            case "response.output_audio.done":
+                yield self._complete(event.item_id or "")
+            case "response.created" if event.response is not None:
+                yield events.ResponseCreated(event.response.id)
+            case "response.done" if event.response is not None:
+                for item in self._items.pop(event.response.id, ()):
+                    yield self._complete(item)
+                details = event.response.status_details
+                error = details.error.code if details is not None and details.error else None
+                status = event.response.status or "completed"
+                yield events.ResponseDone(event.response.id, status, error)
+            case "input_audio_buffer.speech_started":
+                yield events.SpeechStarted()
+            case "output_audio_buffer.cleared":
+                yield events.Cleared(response)
+            case "playback.mute":
+                yield events.Muted(response, event.reversible)
+            case "playback.play":
+                yield events.Unmuted(response)
+            case _ if event.type.startswith("response.") and event.response_id is not None:
+                yield events.ResponseNamed(event.response_id)
+            case _:
+                yield from self._read_rest(event)
+
+    def _read_rest(self, event: ServerEvent) -> Iterator[events.UserEvent]:
+        match event.type:
+            case "session.updated":
+                extensions = event.session.extensions if event.session is not None else None
+                playback = extensions.playback if extensions is not None else None
+                yield events.SessionReady(playback.ack_interval_ms if playback else None)
+            case "input_audio_buffer.committed":
+                yield events.Committed(event.item_id or "")
+            case "conversation.item.input_audio_transcription.completed":
+                yield events.Transcribed(event.item_id or "", event.transcript or "")
+            case "error":
+                yield events.Failed(event.error.code if event.error is not None else None)
+            case _:
+                pass
+
+    def _audio(self, event: ServerEvent) -> events.Audio:
+        pcm = base64.b64decode(event.delta or "")
+        response, item = event.response_id or "", event.item_id or ""
+        windows = self._windows.get(item)
+        if windows is None:
+            windows = self._windows[item] = LoudWindows(OUTPUT_RATE)
+            self._items.setdefault(response, []).append(item)
+        loud = windows.add(pcm)
+        return events.Audio(response, item, event.content_index, len(pcm) // 2, loud)
+
+    def _complete(self, item: str) -> events.AudioComplete:
+        windows = self._windows.get(item)
+        return events.AudioComplete(item, windows.finish() if windows is not None else b"")
