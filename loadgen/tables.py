@@ -22,13 +22,23 @@ def cell_of(spread: Sequence[float] | None, digits: int = 0) -> str:
     return mean if least == most else f"{mean} ({least}-{most})"
 
 
+def _without_ranges(rows: Rows) -> Rows:
+    """For a narrow terminal."""
+    return [[cell.partition(" (")[0] for cell in row] for row in rows]
+
+
 def markdown(titles: Sequence[str], rows: Rows) -> str:
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def rich_table(title: str, titles: Sequence[str], rows: Rows) -> Table:
+WIDE = 120
+"""Columns of a terminal that has room for ranges."""
+
+
+def rich_table(title: str, titles: Sequence[str], rows: Rows, width: int) -> Table:
     table = Table(title=title)
+    rows = rows if width >= WIDE else _without_ranges(rows)
     for number, name in enumerate(titles):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in rows:
@@ -61,7 +71,7 @@ def sweep_rows(report: Mapping[str, Any]) -> list[list[str]]:
 
 def print_sweep(report: Mapping[str, Any], console: Console) -> None:
     title = f"{report['candidate']}, {report['workload_name']}, {report['profile']}"
-    console.print(rich_table(title, SWEEP_TITLES, sweep_rows(report)))
+    console.print(rich_table(title, SWEEP_TITLES, sweep_rows(report), console.width))
     console.print(sweep_verdict(report), markup=False, soft_wrap=True)
 
 
@@ -169,5 +179,5 @@ def comparison_markdown(found: Mapping[str, Any]) -> str:
 
 def print_comparison(found: Mapping[str, Any], console: Console) -> None:
     for title, titles, rows in comparison_tables(found):
-        console.print(rich_table(title, titles, rows))
+        console.print(rich_table(title, titles, rows, console.width))
     console.print(comparison_notes(found), markup=False, soft_wrap=True)
