@@ -157,6 +157,7 @@ def _add_profile(profile: argparse.ArgumentParser) -> None:
     add("--output", type=Path, required=True, metavar="FILE", help="where to write the profile; simulate --profile FILE reads it")
     add("--name", help="the profile's name (default: the file's)")
     add("--repeats", type=number(int, 1, 1000), default=7, metavar="N", help="how often each step is timed (default: 7)")
+    add("--time", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of the engine's thread, for CPU engines on a machine that is not quiet (default: wall)")
     # fmt: on
 
 

@@ -1,0 +1,133 @@
+"""Measures the engines of a configuration, each by itself, and makes a profile of them.
+
+Owns the engines while it measures: it loads them, times them and closes them, in one process where nothing else runs. What
+is written says under which conditions it was measured and how far the fit is off; it names no machine.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from engines.base import Stage, SteppedEngine
+from session_server.clock import Clock, MonotonicClock
+from session_server.config import Config
+from session_server.runtime.host import registered_engine
+from session_server.runtime.server import model_store
+from session_server.runtime.simulation.fitting import fit_profile
+from session_server.runtime.simulation.sharing import Shared, measure_sharing
+from session_server.runtime.simulation.stopwatch import Stopwatch
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and the share of all that is done."""
+
+_LOADING, _TIMING = 0.1, 0.8
+_TIMES = {
+    "wall": "by the wall clock",
+    "cpu": "by the CPU time of their thread: what a core of its own would take, whatever else the machine did",
+}
+_SCHEDULER_KEYS = (
+    "chunk_ladder_s", "prefill_tokens", "prefill_batch", "first_audio_s", "cores", "text_ahead_s", "draft_cap_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """`content` is a profile; `residuals`: the median relative error of each stage's fit."""
+
+    content: dict[str, Any]
+    residuals: dict[str, float]
+    shared: tuple[Shared, ...]
+    steps: int
+    timed_by: str
+
+    def to_yaml(self) -> str:
+        head = [
+            f"# Measured by `session-loadgen profile`: {self.steps} steps, one process, medians of steps of one size,",
+            f"# {_TIMES[self.timed_by]}.",
+            f"# Machine: {usable_cpus()} CPUs, {platform.machine()}, Python {platform.python_version()}.",
+            "# Median relative error of the fit: "
+            + ", ".join(f"{stage} {error:.1%}" for stage, error in self.residuals.items())
+            + ".",
+        ]
+        if self.shared:
+            head.append(
+                "# Two stages at once, each one's time alone / beside the other: "
+                + ", ".join(
+                    f"{a.value} {x:.2f} with {b.value} {y:.2f}"
+                    for (a, b), (x, y) in ((one.stages, one.factors) for one in self.shared)
+                )
+                + "."
+            )
+        body = yaml.safe_dump(self.content, sort_keys=False, default_flow_style=None, width=120)
+        return "\n".join(head) + "\n" + body
+
+
+class ThreadClock:
+    """CPU time of the calling thread."""
+
+    def now(self) -> int:
+        return time.thread_time_ns()
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def measure_engines(
+    config: Config,
+    name: str,
+    repeats: int,
+    timed_by: str = "wall",
+    progress: Progress = lambda what, share: None,
+) -> EngineProfile:
+    """Takes minutes. `timed_by`: wall, or cpu, for engines that run on the calling thread alone. Raises ModelsMissing, ConfigError or EngineFault with one clear line."""
+    clock: Clock = ThreadClock() if timed_by == "cpu" else MonotonicClock()
+    voice = config.models.voices[0]
+    engines: dict[Stage, SteppedEngine] = {}
+    try:
+        for number, spec in enumerate(config.graph.stages):
+            progress(f"loading {spec.stage.value}", _LOADING * number / len(config.graph.stages))
+            engine = registered_engine(spec, model_store(config))()
+            engines[spec.stage] = engine
+            engine.load()
+        watch = Stopwatch(
+            engines, clock, voice, repeats,
+            lambda share: progress("timing steps", _LOADING + (_TIMING - _LOADING) * share),
+        )  # fmt: skip
+        timings = watch.run()
+        progress("two stages at once", _TIMING)
+        sound = max(watch.sounds, key=len)
+        shared = measure_sharing(engines, clock, voice, sound, seconds=min(2.0, 0.5 * repeats))
+        capabilities = {stage: engine.capabilities for stage, engine in engines.items()}
+    finally:
+        for engine in engines.values():
+            engine.close()
+    batches = {spec.stage: spec.max_batch for spec in config.graph.stages}
+    content, residuals = fit_profile(
+        name, timings, capabilities, batches, usable_cpus(), sharing_of(shared)
+    )
+    content["scheduler"] = {key: _plain(getattr(config.scheduler, key)) for key in _SCHEDULER_KEYS}
+    progress("done", 1.0)
+    return EngineProfile(content, residuals, tuple(shared), len(timings.steps), timed_by)
+
+
+def sharing_of(shared: list[Shared]) -> float:
+    """One factor for all pairs: their geometric mean, at most 1."""
+    factors = [max(0.05, factor) for one in shared for factor in one.factors]
+    return min(1.0, math.exp(statistics.fmean(map(math.log, factors)))) if factors else 1.0
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

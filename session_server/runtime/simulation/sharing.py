@@ -1,0 +1,139 @@
+"""How much two stages slow each other down when their steps run at the same time.
+
+Each pair is timed alone and together, each stage on a thread of its own as the engine host runs it. A factor is a step's
+median time alone over that beside the other one: 1 is a core for each, 0.5 is one core for both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from engines.base import (
+    ChatMessage,
+    ClauseJob,
+    JobKey,
+    Speech,
+    SpeechJob,
+    Stage,
+    SteppedEngine,
+    StepRequest,
+    ThinkJob,
+    UtteranceJob,
+)
+from session_server.clock import Clock, MonotonicClock
+from session_server.media import NS_PER_MS, NS_PER_S
+
+PAIRS = ((Stage.THINKER, Stage.ASR), (Stage.THINKER, Stage.CODEC), (Stage.ASR, Stage.CODEC))
+_TEXT = "The old bridge over the river was built of stone, many years before the first trains came."
+
+Loop = Callable[[], float]
+"""Does one step; its milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """`factors`: of the two stages, as defined above."""
+
+    stages: tuple[Stage, Stage]
+    factors: tuple[float, float]
+
+
+def measure_sharing(
+    engines: dict[Stage, SteppedEngine], clock: Clock, voice: str, sound: bytes, seconds: float
+) -> list[Shared]:
+    """`clock` times steps; `sound`: speech to recognise, s16le at INPUT_RATE; `seconds` for each of the three
+    measurements of a pair."""
+    found = []
+    for pair in PAIRS:
+        loops = [_loop(stage, engines, clock, voice, sound) for stage in pair]
+        alone = [_timed([loop], seconds)[0] for loop in loops]
+        together = _timed(loops, seconds)
+        first, second = (a / t for a, t in zip(alone, together, strict=True))
+        found.append(Shared(pair, (first, second)))
+    return found
+
+
+def _timed(loops: Sequence[Loop], seconds: float) -> list[float]:
+    """Median step of each loop while all of them run."""
+    wall = MonotonicClock()
+    until = wall.now() + int(seconds * NS_PER_S)
+    taken: list[list[float]] = [[] for _ in loops]
+    faults: list[BaseException] = []
+
+    def run(loop: Loop, into: list[float]) -> None:
+        try:
+            while wall.now() < until or not into:
+                into.append(loop())
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [
+        threading.Thread(target=run, args=(loop, into))
+        for loop, into in zip(loops, taken, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    return [statistics.median(into) for into in taken]
+
+
+def _loop(
+    stage: Stage, engines: dict[Stage, SteppedEngine], clock: Clock, voice: str, sound: bytes
+) -> Loop:
+    """Endless steps of one stage, always of the same size, each as a session of its own: nothing is remembered."""
+    engine, names = engines[stage], (f"sharing_{stage.value}_{n}" for n in itertools.count())
+    match stage:
+        case Stage.ASR:
+            return lambda: _one_utterance(engine, _key(names), sound, clock)
+        case Stage.CODEC:
+            speech = _speech(engines[Stage.TALKER], _key(names), voice)
+            return lambda: _one_chunk(engine, _key(names), speech, voice, clock)
+        case _:
+            return lambda: _one_prompt(engine, _key(names), clock)
+
+
+def _key(names: Iterator[str]) -> JobKey:
+    name = next(names)
+    return JobKey(name, name)
+
+
+def _one_utterance(engine: SteppedEngine, key: JobKey, sound: bytes, clock: Clock) -> float:
+    engine.start(key, UtteranceJob(sound))
+    return _step(engine, key, 1, clock)
+
+
+def _one_chunk(
+    engine: SteppedEngine, key: JobKey, speech: Speech, voice: str, clock: Clock
+) -> float:
+    engine.start(key, SpeechJob(voice))
+    engine.feed(key, speech.frames, last=True)
+    return _step(engine, key, 32, clock)
+
+
+def _one_prompt(engine: SteppedEngine, key: JobKey, clock: Clock) -> float:
+    """Reading, which is always as long; decoding ends when the answer does."""
+    engine.start(key, ThinkJob("", (ChatMessage("user", f"{key.work} {_TEXT}"),)))
+    return _step(engine, key, 32, clock)
+
+
+def _step(engine: SteppedEngine, key: JobKey, units: int, clock: Clock) -> float:
+    begun = clock.now()
+    engine.step([StepRequest(key, units)])
+    ms = (clock.now() - begun) / NS_PER_MS
+    engine.release(key)
+    return ms
+
+
+def _speech(talker: SteppedEngine, key: JobKey, voice: str) -> Speech:
+    talker.start(key, ClauseJob(_TEXT, voice))
+    result = talker.step([StepRequest(key, 1)])[0]
+    talker.release(key)
+    assert isinstance(result.output, Speech)
+    return result.output

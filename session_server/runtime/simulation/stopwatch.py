@@ -1,0 +1,286 @@
+"""Steps of real engines, timed one by one: what `session-loadgen profile` measures.
+
+Owns the order of the work: the talker speaks sentences, codec and vocoder make them sound, recognition and turn model
+hear that sound, the thinker reads and answers. Everything runs on the calling thread, one step at a time, so that
+nothing but the machine's other work disturbs a figure. Times are milliseconds, audio is seconds of INPUT_RATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engines.base import (
+    ChatMessage,
+    ClauseJob,
+    JobKey,
+    Pcm,
+    Spectra,
+    Speech,
+    SpeechJob,
+    Stage,
+    SteppedEngine,
+    StepRequest,
+    StepResult,
+    ThinkJob,
+    TokenOutput,
+    UtteranceJob,
+)
+from session_server.audio.resample import FirResampler
+from session_server.clock import Clock
+from session_server.errors import EngineFault
+from session_server.media import INPUT_RATE, NS_PER_MS, OUTPUT_RATE
+
+SENTENCES = (
+    "Yes.",
+    "That is a good idea.",
+    "Rain falls when the clouds grow heavy,",
+    "and most of the water comes back from the sea after some days.",
+    "The old bridge over the river was built of stone, many years before the first trains came to this valley.",
+)
+QUESTIONS = (
+    "How do birds find their way home in the autumn?",
+    "Tell me a story about a farmer and his dog.",
+    "Why is the sky blue during the day, and red when the sun goes down?",
+    "What should I cook for my friends tonight?",
+)
+_INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in plain words."
+_CHUNKS = (4, 8, 16, 32)
+_PARTIAL_S = 0.3
+_ANSWER_TOKENS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One step. `units`: seconds heard (asr, turn), characters (talker), frames of all jobs together (codec, vocoder);
+    `prompt`: tokens read by the thinker, which then decodes nothing."""
+
+    stage: Stage
+    batch: int
+    units: float
+    ms: float
+    prompt: int = 0
+
+
+@dataclass(slots=True)
+class Timings:
+    """All steps, and the lengths that the engines gave to speech. `context`: tokens before a decoding step."""
+
+    steps: list[Timing] = field(default_factory=list)
+    characters: int = 0
+    frames: int = 0
+    text: int = 0
+    tokens: int = 0
+    context: int = 0
+
+
+class Stopwatch:
+    """Measures loaded engines. `progress` is told the share that is done."""
+
+    def __init__(
+        self,
+        engines: dict[Stage, SteppedEngine],
+        clock: Clock,
+        voice: str,
+        repeats: int,
+        progress: Callable[[float], None] = lambda share: None,
+    ) -> None:
+        self.timings = Timings()
+        self.sounds: list[bytes] = []
+        """What was spoken, as the ears hear it: s16le at INPUT_RATE."""
+        self._engines = engines
+        self._clock = clock
+        self._voice = voice
+        self._repeats = repeats
+        self._progress = progress
+        self._jobs = 0
+
+    def run(self) -> Timings:
+        """Raises EngineFault when an engine fails a step."""
+        for lap in range(self._repeats):
+            self.sounds = [_for_ears(sound) for sound in self._speak()]
+            self._progress((lap + 0.4) / self._repeats)
+            self._hear()
+            self._progress((lap + 0.6) / self._repeats)
+            self._think()
+            self._progress((lap + 1) / self._repeats)
+        return self.timings
+
+    # -- one step
+
+    def _key(self, session: str = "bench") -> JobKey:
+        self._jobs += 1
+        return JobKey(session, f"work_{self._jobs}")
+
+    def _step(
+        self, stage: Stage, batch: Sequence[StepRequest], units: float, prompt: int = 0
+    ) -> list[StepResult]:
+        begun = self._clock.now()
+        results = self._engines[stage].step(batch)
+        ms = (self._clock.now() - begun) / NS_PER_MS
+        for result in results:
+            if result.error is not None:
+                raise EngineFault(f"{stage.value}: {result.error}")
+        self.timings.steps.append(Timing(stage, 0 if prompt else len(batch), units, ms, prompt))
+        return results
+
+    # -- speech
+
+    def _speak(self) -> list[bytes]:
+        """Every sentence in chunks of every size; the sound of each, s16le at OUTPUT_RATE."""
+        speeches = [self._plan(sentence) for sentence in SENTENCES]
+        sounds = [self._render([speech], 16)[0] for speech in speeches]
+        for frames in _CHUNKS:
+            self._render([speeches[-1]], frames)
+        for size in (2, 4):
+            self._render(speeches[-1:] * size, 16)
+        return sounds
+
+    def _plan(self, text: str) -> Speech:
+        key, talker = self._key(), self._engines[Stage.TALKER]
+        talker.start(key, ClauseJob(text, self._voice))
+        result = self._step(Stage.TALKER, [StepRequest(key, 1)], len(text))[0]
+        talker.release(key)
+        if not isinstance(result.output, Speech):
+            raise EngineFault("talker: no speech came")
+        self.timings.characters += len(text)
+        self.timings.frames += result.output.units
+        return result.output
+
+    def _render(self, speeches: Sequence[Speech], frames: int) -> list[bytes]:
+        """Some clauses side by side through codec and vocoder, `frames` at a time."""
+        codec, vocoder = self._engines[Stage.CODEC], self._engines[Stage.VOCODER]
+        keys = [self._key() for _ in speeches]
+        for key, speech in zip(keys, speeches, strict=True):
+            for engine in (codec, vocoder):
+                engine.start(key, SpeechJob(self._voice))
+            codec.feed(key, speech.frames, last=True)
+        sounds, left = dict.fromkeys(keys, b""), list(keys)
+        while left:
+            left = self._render_chunk(left, frames, sounds)
+        for key in keys:
+            codec.release(key)
+            vocoder.release(key)
+        return list(sounds.values())
+
+    def _render_chunk(
+        self, keys: list[JobKey], frames: int, sounds: dict[JobKey, bytes]
+    ) -> list[JobKey]:
+        """One step of each stage at its largest batch; who is not at the end."""
+        left = []
+        for group in _groups(keys, self._engines[Stage.CODEC].capabilities.max_batch):
+            requests = [StepRequest(key, frames) for key in group]
+            coded = self._step(Stage.CODEC, requests, len(group) * frames)
+            self._correct_units(sum(result.units for result in coded))
+            for result in coded:
+                if isinstance(result.output, Spectra):
+                    payload = result.output.payload
+                    self._engines[Stage.VOCODER].feed(result.key, payload, result.finished)
+                if not result.finished:
+                    left.append(result.key)
+        for group in _groups(keys, self._engines[Stage.VOCODER].capabilities.max_batch):
+            requests = [StepRequest(key, frames) for key in group]
+            made = self._step(Stage.VOCODER, requests, len(group) * frames)
+            self._correct_units(sum(result.units for result in made))
+            for result in made:
+                if isinstance(result.output, Pcm):
+                    sounds[result.key] += result.output.pcm
+        return left
+
+    def _correct_units(self, units: int) -> None:
+        """A clause's last chunk is shorter than what was asked for."""
+        last = self.timings.steps[-1]
+        self.timings.steps[-1] = Timing(last.stage, last.batch, units, last.ms)
+
+    # -- hearing
+
+    def _hear(self) -> None:
+        """Each sound as a growing utterance, as turns are recognised; then judged."""
+        for pcm in self.sounds:
+            session = self._key().work
+            step = int(_PARTIAL_S * INPUT_RATE) * 2
+            for end in range(2 * step, len(pcm), step):
+                self._recognise(session, pcm[:end], partial=True)
+            self._recognise(session, pcm, partial=False)
+            if Stage.TURN in self._engines:
+                self._judge(pcm)
+
+    def _recognise(self, session: str, pcm: bytes, *, partial: bool) -> None:
+        key, engine = self._key(session), self._engines[Stage.ASR]
+        engine.start(key, UtteranceJob(pcm, partial))
+        self._step(Stage.ASR, [StepRequest(key, 1)], len(pcm) / 2 / INPUT_RATE)
+        engine.release(key)
+
+    def _judge(self, pcm: bytes) -> None:
+        key, engine = self._key(), self._engines[Stage.TURN]
+        engine.start(key, UtteranceJob(pcm))
+        self._step(Stage.TURN, [StepRequest(key, 1)], len(pcm) / 2 / INPUT_RATE)
+        engine.release(key)
+
+    # -- thinking
+
+    def _think(self) -> None:
+        """Several sessions read in pieces of several sizes, then answer in every batch size."""
+        engine = self._engines[Stage.THINKER]
+        slots = min(engine.capabilities.slots or 8, 8)
+        keys = [
+            JobKey(f"thinker_{self._jobs}_{number}", self._key().work) for number in range(slots)
+        ]
+        growing = []
+        for number, key in enumerate(keys):
+            engine.start(key, _prompt(number))
+            if self._read(key, (16, 64, 32, 8)[number % 4]):
+                growing.append(key)
+        for size in range(len(growing), 0, -1):
+            growing = self._decode(growing[:size])
+        for key in keys:
+            engine.release(key)
+
+    def _read(self, key: JobKey, width: int) -> bool:
+        """Whether the answer goes on after its first token."""
+        while True:
+            result = self._step(Stage.THINKER, [StepRequest(key, width)], 1, prompt=width)[0]
+            last = self.timings.steps[-1]
+            self.timings.steps[-1] = Timing(last.stage, 0, 1, last.ms, max(1, result.units))
+            if result.finished:
+                return False
+            if isinstance(result.output, TokenOutput) and result.output.text is not None:
+                return True
+
+    def _decode(self, keys: list[JobKey]) -> list[JobKey]:
+        """A few steps of a batch; the jobs that go on."""
+        for _ in range(max(2, _ANSWER_TOKENS // 8)):
+            if not keys:
+                break
+            requests = [StepRequest(key, 1) for key in keys]
+            results = self._step(Stage.THINKER, requests, len(keys))
+            for result in results:
+                if isinstance(result.output, TokenOutput) and result.output.text:
+                    self.timings.text += len(result.output.text)
+                    self.timings.tokens += 1
+            keys = [result.key for result in results if not result.finished]
+        return keys
+
+
+def _prompt(number: int) -> ThinkJob:
+    """A conversation with `number` turns behind it."""
+    said: list[ChatMessage] = []
+    for turn in range(number % 4):
+        said.append(ChatMessage("user", QUESTIONS[(number + turn) % len(QUESTIONS)]))
+        said.append(ChatMessage("assistant", " ".join(SENTENCES[2:])))
+    said.append(ChatMessage("user", QUESTIONS[number % len(QUESTIONS)]))
+    return ThinkJob(_INSTRUCTIONS, tuple(said), max_tokens=200)
+
+
+def _groups(keys: Sequence[JobKey], size: int) -> list[Sequence[JobKey]]:
+    return [keys[at : at + size] for at in range(0, len(keys), size)]
+
+
+def _for_ears(sound: bytes) -> bytes:
+    """From the vocoder's rate to that of the ears."""
+    resampler = FirResampler(OUTPUT_RATE, INPUT_RATE)
+    samples = np.frombuffer(sound, np.int16)
+    heard = np.concatenate([resampler.push(samples), resampler.flush()])
+    return heard.astype("<i2").tobytes()

@@ -1,0 +1,71 @@
+"""Two settings in turns: the same load for both, ratios within a pair, and plain words for what cannot be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen import interleave
+from loadgen.interleave import Block, arm_of, compare, plan
+from session_server.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+def test_pairs_share_their_seed_and_drift_favours_nobody() -> None:
+    blocks = plan([8, 16], "ABBA", seed=3)
+    assert blocks[:4] == [Block("A", 8, 3), Block("B", 8, 3), Block("B", 8, 4), Block("A", 8, 4)]
+    assert [block.users for block in blocks] == [8] * 4 + [16] * 4
+    places = [i for i, block in enumerate(blocks[:4]) if block.arm == "A"]
+    assert sum(places) == 3  # as early as late
+
+
+@pytest.mark.parametrize("order", ["", "A", "AAB", "ABC", "abba"])
+def test_an_unfair_order_is_refused(order: str) -> None:
+    with pytest.raises(ConfigError, match="--order"):
+        plan([8], order, 0)
+
+
+@pytest.mark.parametrize("setting", ["scheduler.policy", "policy=fcfs", "scheduler.policy="])
+def test_a_setting_without_key_or_value_is_named(setting: str) -> None:
+    with pytest.raises(ConfigError, match="--a"):
+        arm_of("A", [setting])
+
+
+def test_settings_become_variables_of_the_server() -> None:
+    arm = arm_of("A", ["scheduler.policy=fcfs", "scheduler.chunk_ladder_s=[0.1, 0.4]"])
+    assert arm.environment == {
+        "SESSION_SERVER__SCHEDULER__POLICY": "fcfs",
+        "SESSION_SERVER__SCHEDULER__CHUNK_LADDER_S": "[0.1, 0.4]",
+    }
+
+
+def report(p95: float | None, c100: float | None = 1.0) -> dict[str, Any]:
+    return {"ttfa_ms": {"p50": 500.0, "p95": p95}, "c100": c100, "errors": 0}
+
+
+def test_ratios_are_taken_within_a_pair() -> None:
+    blocks = plan([8], "ABBA", 0)
+    found = compare(blocks, [report(1000.0), report(500.0), report(400.0), report(1600.0)])["8"]
+    assert found["ttfa_ms.p95"]["ratios"] == [0.5, 0.25]
+    assert found["ttfa_ms.p95"]["ratio"] == pytest.approx(0.3536, abs=1e-4)
+    assert found["ttfa_ms.p95"]["a_mean"] == 1300.0
+    assert found["c100"]["ratio"] == 1.0
+    assert found["errors"]["ratio"] is None  # nothing over nothing
+
+
+def test_a_figure_that_is_missing_makes_no_ratio() -> None:
+    found = compare(plan([8], "AB", 0), [report(None, None), report(500.0)])["8"]
+    assert found["ttfa_ms.p95"]["ratio"] is None
+    assert found["ttfa_ms.p95"]["a_mean"] is None
+
+
+def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+    missing = tmp_path / "none.yaml"
+    with (
+        pytest.raises(interleave.BlockFailed, match=r"server A: .*none\.yaml"),
+        interleave.served(arm_of("A", []), missing),
+    ):
+        pass
