@@ -57,7 +57,8 @@ async def _serving(
     try:
         yield server
         await until(lambda: len(server.registry) == 0)
-        await until_intact(server)
+        if "stopped" not in server.host.stage_states.values():  # then nobody takes the last step
+            await until_intact(server)
         assert not should_be_zero(server)
     finally:
         await server.stop()
