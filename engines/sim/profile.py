@@ -86,10 +86,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class KvCosts:
+    """The thinker's memory for prompts (0 tokens: without bound), the link to the host's memory, each way, and what of
+    that may be used."""
+
     bytes_per_token: int = 0
     pool_tokens: int = 0
     input_tokens_per_s: float = 13.0
     h2d_gb_per_s: float = 50.0
+    host_gb: float = 1000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from engines.base import (
     AcousticFrames,
@@ -30,37 +29,13 @@ from engines.base import (
     TurnJudgement,
     UtteranceJob,
 )
+from engines.sim.kv_memory import Memory, Unlimited
 from engines.sim.profile import Profile, StageCost
 
 WORDS = ("sea ",) * 11 + ("sea. ",)
 """One token each: four characters, a sentence of twelve."""
 _LOUD = (b"\x00\x20" + b"\x00\xe0") * 24_000
 """Two seconds of a tone at a quarter of full scale."""
-
-
-class Memory(Protocol):
-    """Where sessions' prompts live between turns. The hook for residency: without one all stays where it is."""
-
-    def begin(self, session: str, tokens: int) -> tuple[int, int]:
-        """A prompt of `tokens` starts: (tokens that need not be read again, nanoseconds until they are there)."""
-        ...
-
-    def end(self, session: str, tokens: int) -> None:
-        """The job is over; the session holds `tokens`."""
-        ...
-
-
-class Unlimited:
-    """Everything stays resident."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, int] = {}
-
-    def begin(self, session: str, tokens: int) -> tuple[int, int]:
-        return self._held.get(session, 0), 0
-
-    def end(self, session: str, tokens: int) -> None:
-        self._held[session] = tokens
 
 
 class Scripted:
@@ -152,6 +127,16 @@ class ScriptedThinker(Scripted):
             raise ValueError("the thinker takes a ThinkJob")
         if self.cost.slots is not None and len(self._jobs) >= self.cost.slots:
             raise NoCapacity
+        total, new, answer = self._prompt(job)
+        held, wait_ns = self.memory.begin(key.session, total, total + answer)
+        cached = min(held, max(0, total - (0 if job.warm else new)))
+        unread = max(0 if job.warm else 1, total - cached)
+        limit = answer if job.max_tokens is None else min(answer, job.max_tokens)
+        limit = 0 if job.warm else max(1, limit)
+        self._jobs[key] = _Thought(key.session, total, unread, answer, cached, wait_ns, limit)
+
+    def _prompt(self, job: ThinkJob) -> tuple[int, int, int]:
+        """Tokens of the whole prompt, of its last user message, and of the answer."""
         total, new, answer = self._system_tokens, 0, 0
         for message in job.messages:
             if message.role == "user":
@@ -160,12 +145,19 @@ class ScriptedThinker(Scripted):
                 total += new
             else:
                 total += len(message.content) // 4
-        held, wait_ns = self.memory.begin(key.session, total)
-        cached = min(held, max(0, total - (0 if job.warm else new)))
-        unread = max(0 if job.warm else 1, total - cached)
-        limit = answer if job.max_tokens is None else min(answer, job.max_tokens)
-        limit = 0 if job.warm else max(1, limit)
-        self._jobs[key] = _Thought(key.session, total, unread, answer, cached, wait_ns, limit)
+        return total, new, 0 if job.warm else answer
+
+    def sizes(self, job: object) -> tuple[int, int]:
+        """Tokens of the job's prompt and answer; a job that only reads has no answer."""
+        if not isinstance(job, ThinkJob):
+            raise ValueError("the thinker takes a ThinkJob")
+        total, _, answer = self._prompt(job)
+        return total, answer if job.warm else max(1, answer)
+
+    def held_tokens(self, key: JobKey) -> int | None:
+        """What the session's state holds with this job's part so far; None for a job that never began."""
+        job = self._jobs.get(key)
+        return None if job is None else job.prompt - job.unread + job.given
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         """A prompt is whole when it starts."""
@@ -212,6 +204,10 @@ class ScriptedThinker(Scripted):
         job = self._jobs.pop(key, None)
         if job is not None:
             self.memory.end(job.session, job.prompt - job.unread + job.given)
+
+    def forget(self, session: str) -> None:
+        """The session is over."""
+        self.memory.forget(session)
 
 
 @dataclass(slots=True)
@@ -289,7 +285,8 @@ class ScriptedClauses(Scripted):
         """A clause is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        self.cost_ns = self.cost.step_ns(len(batch), len(batch))
+        characters = sum(len(self._jobs[request.key].text) for request in batch)
+        self.cost_ns = self.cost.step_ns(len(batch), characters)
         return [self._speech(request.key) for request in batch]
 
     def _speech(self, key: JobKey) -> StepResult:

@@ -38,6 +38,7 @@ from session_server.runtime.messages import (
     SessionRefused,
     ToHost,
     ToSession,
+    UserSpeaks,
     Warm,
 )
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
@@ -251,6 +252,8 @@ class EngineHost:
                 self.residency.speech_started(message.session)
                 if not session.responses:
                     self._warming.begin(message, now)
+            case UserSpeaks():
+                self.residency.speech_started(message.session)
             case AdoptDraft():
                 self._adopt(session, message, now)
             case CancelResponse():
@@ -265,14 +268,15 @@ class EngineHost:
                 assert_never(message)
 
     def _open(self, name: str) -> None:
-        load = self._gate.session_load(len(self._limit) + 1) if self._params.admission else 0.0
+        now = self._clock.now()
+        load = self._gate.session_load(now) if self._params.admission else 0.0
         reason = self._limit.admit(name, load)
         if reason is not None:
             full = len(self._limit) >= self._params.max_sessions
             self._metrics.admission("refuse", "sessions" if full else "session_load")
-            self._deliver(SessionRefused(name, reason, self._gate.retry_after_s()))
+            self._deliver(SessionRefused(name, reason, self._gate.session_retry_after_s(now)))
             return
-        self._gate.sessions_open(len(self._limit), self._clock.now())
+        self._gate.session_opened(name, now)
         self._sessions.setdefault(name, _Session())
         self._metrics.admission("admit", "session")
         self._deliver(SessionOpened(name))
@@ -287,7 +291,7 @@ class EngineHost:
         self._warming.end(name)
         self.residency.closed(name)
         self._limit.leave(name)
-        self._gate.sessions_open(len(self._limit), self._clock.now())
+        self._gate.session_closed(name, self._clock.now())
         del self._sessions[name]
 
     def _generate(self, session: _Session, request: Generate, now: int) -> None:

@@ -92,6 +92,10 @@ class Warm(Message, frozen=True, tag=True):
     tool_name: str | None
 
 
+class UserSpeaks(Message, frozen=True, tag=True):
+    """The user began what is taken for a turn: the engine's state of this session will soon be wanted."""
+
+
 class AdoptDraft(Message, frozen=True, tag=True):
     response: str
     lane: str
@@ -222,8 +226,8 @@ class Failed(Message, frozen=True, tag=True):
 
 
 ToHost = (
-    OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | Warm | AdoptDraft
-    | CancelResponse | Fence | Frontier
+    OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | Warm | UserSpeaks
+    | AdoptDraft | CancelResponse | Fence | Frontier
 )  # fmt: skip
 ToSession = (
     SessionOpened | SessionRefused | RecognitionDone | TurnJudged | WorkFailed | TextChunk | Clause | Chunk

@@ -1,24 +1,24 @@
 """Moves the thinker's state as `scheduler.residency` decides: the shell around one stage's runner.
 
-Owns what is in host memory (or in files), the jobs that wait for their session's state, and the one timer. A slot of
-the engine is one block: a session's state is moved whole. The engine's own table follows the same books, so it always
-finds a free slot for a job that was let through. Before the engine is loaded, and where it cannot move state,
-everything is let through. All calls are on the event loop's thread; the moves themselves run on the stage's.
+Owns the jobs that wait for their session's state, and the timers; the state itself is the `StateStore`'s. Two kinds of
+pool: slots (one block each, found at the engine's loading) and blocks of an engine that copies beside its steps
+(`use_pool`). The engine's own table follows the same books, so it always finds room for a job that was let through.
+Before the engine is loaded, and where it cannot move state, everything is let through. All calls are on the event
+loop's thread.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Protocol
 
 from engines.base import Capabilities, JobKey, ThinkJob
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.stage_runner import StageRunner
-from session_server.runtime.state_calls import ExportState, ForgetState, ImportState, MovedState
+from session_server.runtime.state_calls import ForgetState, MovedState
+from session_server.runtime.state_store import SlotStore, StateStore
 from session_server.runtime.timers import Timer
 from session_server.scheduler.params import KvEviction, PolicyName, SchedulerParams
 from session_server.scheduler.residency import Residency
@@ -31,8 +31,6 @@ from session_server.scheduler.residency_events import (
     Evicted,
     EvictionOrder,
     Load,
-    Moved,
-    MoveFailed,
     Offload,
     Playing,
     PoolLost,
@@ -48,6 +46,39 @@ from session_server.scheduler.residency_events import (
 from session_server.scheduler.work import Kind, WorkItem
 
 _MIB = 1 << 20
+_BLOCKS_EVERY_S = 0.25
+"""Counting the pool's blocks looks at every session."""
+
+
+class JobSizes(Protocol):
+    """What a job takes of a pool of blocks, in tokens."""
+
+    def room(self, job: object) -> int:
+        """For its prompt and its answer together."""
+        ...
+
+    def held(self, key: JobKey) -> int | None:
+        """What the session's state holds by now, with this job's part; None: the engine never had the job."""
+        ...
+
+
+class Observer(Protocol):
+    """Told after each event, with what was decided."""
+
+    def __call__(self, machine: Residency, actions: Sequence[Action], now: int) -> None: ...
+
+
+class _SlotSizes:
+    """A slot has room for one job, whatever it is; what it holds in the end is told later."""
+
+    def __init__(self, slot_tokens: int) -> None:
+        self._slot_tokens = slot_tokens
+
+    def room(self, job: object) -> int:
+        return self._slot_tokens
+
+    def held(self, key: JobKey) -> int | None:
+        return self._slot_tokens
 
 
 class ThinkerResidency:
@@ -60,17 +91,24 @@ class ThinkerResidency:
         self._params = params
         self._clock = clock
         self._metrics = metrics
+        self.observer: Observer | None = None
         self._machine: Residency | None = None
+        self._store: StateStore | None = None
+        self._sizes: JobSizes = _SlotSizes(1)
         self._token_bytes = 1
-        self._room_tokens = 1
         self._granted: set[JobKey] = set()
         self._parked: dict[JobKey, WorkItem | None] = {}
-        self._moves: dict[int, str] = {}
-        self._states: dict[str, bytes | None] = {}
-        self._sizes: dict[str, int] = {}
         self._timer: Timer | None = None
-        self._folder: Path | None = None
+        self._due_ns: int | None = None
+        self._counting: Timer | None = None
         self._relieving = False
+
+    def use_pool(self, pool: ResidencyParams, store: StateStore, sizes: JobSizes) -> None:
+        """Decide about a pool of blocks, instead of about the engine's slots. Before the engine is loaded."""
+        if self._params.kv_eviction is KvEviction.OFF:
+            return
+        self._token_bytes, self._sizes = pool.bytes_per_token, sizes
+        self._store, self._machine = store, Residency(pool)
 
     @property
     def machine(self) -> Residency | None:
@@ -81,6 +119,11 @@ class ThinkerResidency:
     def waiting(self) -> bool:
         return self._machine is not None and self._machine.waiting > 0
 
+    @property
+    def occupancy(self) -> float:
+        """Share of the pool that is taken, 0 to 1; 0 where nothing is decided here."""
+        return self._machine.occupancy if self._machine is not None else 0.0
+
     # -- the runner's calls
 
     def engine_loaded(self, capabilities: Capabilities) -> None:
@@ -88,31 +131,30 @@ class ThinkerResidency:
         if not movable or self._params.kv_eviction is KvEviction.OFF or self._machine is not None:
             return
         assert capabilities.slots is not None
-        self._token_bytes, self._room_tokens = capabilities.token_bytes, capabilities.context_tokens
-        if self._params.kv_folder is not None:
-            self._folder = Path(tempfile.mkdtemp(prefix="session-kv-", dir=self._params.kv_folder))
-        params = self._params
-        lru = params.kv_eviction is KvEviction.LRU
-        slot_bytes = capabilities.context_tokens * capabilities.token_bytes
+        params, slot_tokens = self._params, capabilities.context_tokens
+        slot_bytes = slot_tokens * capabilities.token_bytes
+        self._token_bytes = capabilities.token_bytes
+        self._sizes = _SlotSizes(slot_tokens)
+        self._store = SlotStore(
+            self._runner.carry, capabilities.token_bytes, slot_tokens, params.kv_folder
+        )
         self._machine = Residency(
-            ResidencyParams(
+            pool_params(
+                params,
                 capabilities.slots * slot_bytes,
                 capabilities.token_bytes,
                 params.kv_link_mb_s * _MIB,
                 int(params.kv_host_mb * _MIB),
-                block_tokens=capabilities.context_tokens,
+                block_tokens=slot_tokens,
                 piece_tokens=None,
-                order=EvictionOrder.LRU if lru else EvictionOrder.NEXT_USE,
-                preload=params.kv_preload,
-                protected_share=params.kv_protected_share,
-                protect_s=params.kv_protect_s,
             )
         )
 
     def engine_lost(self) -> None:
-        self._moves.clear()
+        if self._store is not None:
+            self._store.engine_lost()
         self._granted.clear()
-        self._tell(PoolLost())
+        self.tell(PoolLost())
 
     def may_start(self, item: WorkItem, job: object) -> bool:
         key = JobKey(*item.key)
@@ -122,7 +164,7 @@ class ThinkerResidency:
         self._parked[key] = item
         if known is None or (known.kind, known.latest_ns) != (item.kind, item.latest_ns):
             rank, order = _rank(item, job), self._order(item)
-            self._tell(Wanted(key.session, _work(key), self._room_tokens, rank, order))
+            self.tell(Wanted(key.session, _work(key), self._sizes.room(job), rank, order))
         if key not in self._granted:
             return False
         self._parked.pop(key, None)
@@ -144,67 +186,50 @@ class ThinkerResidency:
         self._granted.discard(key)
         self._parked.pop(key, None)
         if known:
-            self._tell(Ended(key.session, _work(key), self._room_tokens))
+            self.tell(Ended(key.session, _work(key), self._sizes.held(key)))
 
     def moved(self, moves: Sequence[MovedState], sizes: Mapping[str, int]) -> None:
         for session, size in sizes.items():
-            self._tell(Sized(session, size // self._token_bytes))
+            self.tell(Sized(session, size // self._token_bytes))
         for move in moves:
-            self._move_ended(move)
-
-    def _move_ended(self, move: MovedState) -> None:
-        session = self._moves.pop(move.ticket, None)
-        if session is None:  # closed meanwhile; its place in the pool comes free now
-            self._remove_file(move.ticket)
-            self._tell(Moved(move.ticket))
-        elif move.error is not None:
-            self._discard(session)
-            self._tell(MoveFailed(move.ticket))
-        else:
-            self._arrived(session, move)
-
-    def _arrived(self, session: str, move: MovedState) -> None:
-        if session in self._states:  # it was brought back
-            self._discard(session)
-            self._tell(Moved(move.ticket))
-            return
-        self._states[session] = move.state
-        self._sizes[session] = move.ticket
-        self._tell(Moved(move.ticket, min(move.size_bytes // self._token_bytes, self._room_tokens)))
+            if self._store is not None:
+                self.tell(self._store.moved(move))
 
     # -- the host's calls
 
     def speech_started(self, session: str) -> None:
         """The user speaks: the thinker will be wanted soon."""
-        self._tell(SpeechStarted(session))
+        self.tell(SpeechStarted(session))
 
     def playing(self, session: str, left_s: float) -> None:
         """The listener has so much to hear."""
-        self._tell(Playing(session, self._clock.now() + int(left_s * NS_PER_S)))
+        if self._machine is not None:  # nothing ever comes of it at once
+            now = self._clock.now()
+            self._machine.handle(Playing(session, now + int(left_s * NS_PER_S)), now)
 
     def closed(self, session: str) -> None:
         """Everything of the session is freed."""
-        self._tell(Closed(session))
+        self.tell(Closed(session))
         if self._machine is None:
             self._runner.carry(ForgetState(session))
 
     def stop(self) -> None:
         """The server ends: nothing is kept. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._states.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        for timer in (self._timer, self._counting):
+            if timer is not None:
+                timer.cancel()
+        if self._store is not None:
+            self._store.stop()
 
     @property
     def held_bytes(self) -> int:
         """Bytes of states in host memory now; files do not count."""
-        return sum(len(state) for state in self._states.values() if state is not None)
+        return self._store.held_bytes if isinstance(self._store, SlotStore) else 0
 
     # -- carrying out
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """Something happened to the pool: a move has ended."""
         machine = self._machine
         if machine is None:
             return
@@ -215,29 +240,33 @@ class ThinkerResidency:
         assert machine is not None
         for action in actions:
             self._do(action)
-        if actions:
-            for state, count in machine.blocks().items():
-                self._metrics.kv_blocks(state, count)
+        if self.observer is not None:
+            self.observer(machine, actions, self._clock.now())
+        if actions and self._counting is None:
+            self._counting = self._runner.call_later(_BLOCKS_EVERY_S, self._count_blocks)
         if machine.starving is Rank.TURN and not self._relieving:
             self._relieving = True
             self._runner.call_later(0.0, self._relieve)
         self._arm()
 
+    def _count_blocks(self) -> None:
+        self._counting = None
+        if self._machine is not None:
+            for state, count in self._machine.blocks().items():
+                self._metrics.kv_blocks(state, count)
+
     def _do(self, action: Action) -> None:
+        store = self._store
+        assert store is not None
         match action:
             case Start(session, work):
                 self._let_in(session, work)
-            case Offload(ticket, session):
-                self._moves[ticket] = session
-                self._runner.carry(ExportState(ticket, session, self._path(ticket)))
-            case Load(ticket, session):
-                self._moves[ticket] = session
-                path = self._path(self._sizes.get(session, 0))
-                self._runner.carry(ImportState(ticket, session, self._states.get(session), path))
-            case Drop(session):
-                self._forget_moves(session)
-                self._discard(session)
-                self._runner.carry(ForgetState(session))
+            case Offload():
+                store.offload(action)
+            case Load():
+                store.load(action)
+            case Drop(session, keep):
+                store.drop(session, keep)
             case Evicted(_, _, reason):
                 self._metrics.kv_evicted(reason.value)
             case Reloaded(_, took_ns, critical):
@@ -259,38 +288,47 @@ class ThinkerResidency:
             self._runner.make_way()
 
     def _arm(self) -> None:
+        due = self._machine.next_deadline() if self._machine is not None else None
+        if due == self._due_ns:
+            return
+        self._due_ns = due
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due = self._machine.next_deadline() if self._machine is not None else None
         if due is not None:
             delay = max(0, due - self._clock.now()) / NS_PER_S
             self._timer = self._runner.call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timer = self._due_ns = None
         if self._machine is not None:
             self._carry_out(self._machine.on_deadline(self._clock.now()))
 
-    # -- the store
 
-    def _path(self, ticket: int) -> Path | None:
-        return self._folder / f"{ticket}.kv" if self._folder is not None else None
-
-    def _forget_moves(self, session: str) -> None:
-        for ticket in [t for t, name in self._moves.items() if name == session]:
-            del self._moves[ticket]
-
-    def _discard(self, session: str) -> None:
-        self._states.pop(session, None)
-        ticket = self._sizes.pop(session, None)
-        if ticket is not None:
-            self._remove_file(ticket)
-
-    def _remove_file(self, ticket: int) -> None:
-        path = self._path(ticket)
-        if path is not None:
-            path.unlink(missing_ok=True)
+def pool_params(
+    params: SchedulerParams,
+    pool_bytes: int,
+    token_bytes: int,
+    link_bytes_s: float,
+    host_bytes: int,
+    *,
+    block_tokens: int = 16,
+    piece_tokens: int | None = 512,
+) -> ResidencyParams:
+    """The operator's choices about a pool of this size."""
+    lru = params.kv_eviction is KvEviction.LRU
+    return ResidencyParams(
+        pool_bytes,
+        token_bytes,
+        link_bytes_s,
+        host_bytes,
+        block_tokens=block_tokens,
+        piece_tokens=piece_tokens,
+        order=EvictionOrder.LRU if lru else EvictionOrder.NEXT_USE,
+        preload=params.kv_preload,
+        protected_share=params.kv_protected_share,
+        protect_s=params.kv_protect_s,
+    )
 
 
 def _rank(item: WorkItem, job: object) -> Rank:

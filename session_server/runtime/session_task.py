@@ -39,7 +39,7 @@ from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.ears import Ears
-from session_server.runtime.messages import CloseSession, ToHost, ToSession
+from session_server.runtime.messages import CloseSession, ToHost, ToSession, UserSpeaks
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.recordings import keep_recordings
 from session_server.runtime.spelling import Speller
@@ -326,6 +326,8 @@ class SessionTask:
             self._keep_audio(action)
         elif isinstance(action, actions.AnnounceAudioDone):
             self._voice.finish(action.part, self._speller.event_id())
+        elif isinstance(action, actions.AnnounceSpeechStarted):
+            self._services.post(UserSpeaks(self.session_id))
         self._send(self._speller.spell(action))
 
     def _keep_audio(self, action: actions.AnnounceItemAdded) -> None:

@@ -7,6 +7,7 @@ as it may. A waiting draft is refused nothing: it waits until it is adopted or d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from engines.base import Stage
@@ -14,10 +15,16 @@ from session_server.media import NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
-from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict, retry_after_s
+from session_server.scheduler.admission import (
+    Appointments,
+    StageLoad,
+    TurnAdmission,
+    Verdict,
+    retry_after_s,
+)
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.demand import Demand
-from session_server.scheduler.overload import OverloadLadder
+from session_server.scheduler.overload import OverloadLadder, OverloadStep
 
 Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
@@ -42,7 +49,7 @@ class TurnGate:
         self._rule = TurnAdmission(stages.params)
         self._ladder = OverloadLadder(stages.params)
         self._demand = Demand()
-        self._sessions = 0
+        self._appointments = Appointments()
         self._inside: set[ResponsePipeline] = set()
         self._waiting: dict[ResponsePipeline, int] = {}
         self._timer: Timer | None = None
@@ -70,39 +77,66 @@ class TurnGate:
             if self._waiting:
                 self.loop.call_soon(self._look_again)
 
-    def sessions_open(self, count: int, now: int) -> None:
-        """So many sessions are open now."""
-        self._sessions = count
-        self._demand.counted(len(self._inside), count, now)
+    def session_opened(self, session: str, now: int) -> None:
+        self._demand.opened(session, now)
 
-    def session_load(self, sessions: int) -> float:
-        """What so many sessions take of what may be in use, most of the time; 0 where such batches were never seen."""
-        responses = self._demand.responses(sessions)
+    def session_closed(self, session: str, now: int) -> None:
+        self._demand.closed(session, now)
+
+    def session_load(self, now: int) -> float:
+        """What the open sessions and one more take of what may be in use, most of the time; 0 where such batches were
+        never seen. While turns wait, or were refused just now, there is no room for one more."""
+        self._climb(now)
+        if self._ladder.step >= OverloadStep.DEFER:
+            return math.inf
+        wanted = self._demand.responses(now, newcomers=1)
+        responses = max(1, math.ceil(wanted))
         stages = [stage for stage in SPEECH_STAGES if stage in self._stages.runners]
         for stage in stages:
             batch = min(responses, self._stages.runners[stage].max_batch)
             if not self._costs.knows(stage.value, batch):
                 return 0.0
-        return self._rule.load(responses, self._loads(responses))
+        return self._rule.load(wanted * self._demand.pace, self._loads(responses))
+
+    def session_retry_after_s(self, now: int) -> int:
+        """When a session that is refused now should knock again."""
+        return self._appointments.give(self._demand.leaving_s(), now)
+
+    @property
+    def _turns_waiting(self) -> int:
+        return sum(response.epoch is not None for response in self._waiting)
+
+    def _spare(self, now: int) -> float:
+        """Responses' work that is done ahead, over the length of an answer: audio beyond what keeps a listener from
+        being nearly dry."""
+        floor = self._stages.params.nearly_dry_ns
+        heads = (response.playhead for response in self._inside)
+        ahead = sum(max(0, head.lead_ns(now) - floor) for head in heads if head is not None)
+        return ahead / NS_PER_S / max(1.0, self._demand.answer_s)
+
+    def _present_load(self, now: int) -> float:
+        inside = len(self._inside)
+        return self._rule.load(max(0.0, inside - self._spare(now)), self._loads(inside + 1))
 
     def retry_after_s(self) -> int:
         """When whoever is refused now should try again."""
-        ahead = sum(response.epoch is not None for response in self._waiting)
-        return retry_after_s(self._demand.answer_s, len(self._inside), ahead)
+        return retry_after_s(self._demand.answer_s, len(self._inside), self._turns_waiting)
 
     def _learn(self, response: ResponsePipeline) -> None:
-        self._demand.counted(len(self._inside), self._sessions, self._stages.clock.now())
-        playhead, read = response.playhead, response.read_tokens
-        if playhead is not None and read is not None:
-            self._demand.answered(playhead.generated / playhead.rate, read)
-        self._climb(self._stages.clock.now())
+        now, demand = self._stages.clock.now(), self._demand
+        demand.ended(response.session, now, draft=response.epoch is None)
+        playhead, read, begun = response.playhead, response.read_tokens, response.times.admitted_ns
+        if playhead is not None:
+            audio_s = playhead.generated / playhead.rate
+            demand.made(audio_s, (now - (now if begun is None else begun)) / NS_PER_S)
+            if read is not None:
+                demand.answered(audio_s, read)
+        self._climb(now)
 
     def _climb(self, now: int) -> None:
         """Take the step of the overload ladder that the present load calls for."""
-        waiting = sum(response.epoch is not None for response in self._waiting)
-        load = self._rule.load(len(self._inside), self._loads(len(self._inside) + 1))
         before = self._ladder.step
-        step = self._ladder.look(load, waiting, now)
+        step = self._ladder.look(self._present_load(now), self._turns_waiting, now)
         self._stages.chunks.longer = self._ladder.longer_chunks
         if step is not before:
             self._stages.metrics.overload_step(step.label)
@@ -131,6 +165,7 @@ class TurnGate:
             len(self._inside),
             self._loads(len(self._inside) + 1),
             self._first_audio_ns(),
+            self._spare(now),
         )
         if verdict is Verdict.REFUSE and response.epoch is None:
             return
@@ -147,7 +182,7 @@ class TurnGate:
             return
         del self._waiting[response]
         self._inside.add(response)
-        self._demand.counted(len(self._inside), self._sessions, now)
+        self._demand.began(response.session, now)
         response.max_tokens = self._ladder.max_tokens
         response.begin(now)
 
@@ -159,10 +194,14 @@ class TurnGate:
         return reading + estimates.path_ns(Stage.THINKER, first=True)
 
     def _reading_s(self) -> float:
-        """How long the thinker reads what is new of a prompt."""
-        step = self._stages.params.prefill_tokens
-        step_ns = self._costs.mean_ns(Stage.THINKER.value, 1, step)
-        return step_ns / NS_PER_S * self._demand.read_tokens / step
+        """How long the thinker reads what is new of a prompt, beside the tokens that it writes in the same steps."""
+        read = max(1.0, self._demand.read_tokens)
+        most = min(self._stages.params.prefill_tokens, math.ceil(read))
+        thinker = self._stages.runners[Stage.THINKER]
+        with_ns = self._costs.mean_ns(Stage.THINKER.value, thinker.last_batch, most)
+        without_ns = self._costs.mean_ns(Stage.THINKER.value, thinker.last_batch - 1, 1)
+        alone_ns = with_ns - (without_ns if thinker.last_batch > 1 else 0)
+        return max(0, alone_ns) / NS_PER_S * read / most
 
     def _loads(self, responses: int) -> list[StageLoad]:
         """What a response costs each stage at the batch that so many make, by the steps measured so far."""

@@ -1,10 +1,12 @@
 """Who is let in: sessions by an exact count and by the load that they will bring, new turns by the load that they add.
 
 A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, all stages together no more
-than that share of the cores, and its own first audio can be expected in time. Otherwise it waits up to half the
-first-audio objective, then it is refused with a reason and a hint when to try again; never later, when something of it
-was already heard. Whoever would be alone is let in. Every decision is one call on one thread that counts those
-already let in, so simultaneous arrivals cannot overshoot. Loads are seconds of work per second of speech.
+than that share of the cores, and its own first audio can be expected in time. Audio that listeners have in hand is work
+already done: it counts against the load for the length of an answer, so that a short crowd costs nobody a refusal, and
+a server that falls behind lets fewer in. Otherwise the turn waits up to half the first-audio objective, then it is
+refused with a reason and a hint when to try again; never later, when something of it was already heard. Whoever would
+be alone is let in. Every decision is one call on one thread that counts those already let in, so simultaneous arrivals
+cannot overshoot. Loads are seconds of work per second of speech.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
 
 _RETRY_S = (1, 60)
@@ -64,7 +67,7 @@ class StageLoad:
     once_s: float = 0.0
     answer_s: float = 1.0
 
-    def busy(self, responses: int) -> float:
+    def busy(self, responses: float) -> float:
         """Share of the time that the stage is busy for that many responses."""
         return responses * (self.job_s / self.audio_s + self.once_s / self.answer_s)
 
@@ -91,12 +94,13 @@ class TurnAdmission:
         responses: int,
         loads: Iterable[StageLoad],
         first_audio_ns: int = 0,
+        spare: float = 0.0,
     ) -> tuple[Verdict, str]:
         """`responses` generate or play now, without the new one; `first_audio_ns`: when the new one's first audio can
-        be expected."""
+        be expected; `spare`: how many responses' work is done ahead."""
         if not self._enabled or not responses:
             return (Verdict.ADMIT, "")
-        reason = self._overload(responses + 1, loads)
+        reason = self._overload(max(1.0, responses + 1 - spare), loads)
         if reason is None and first_audio_ns > self._first_audio_limit_ns:
             reason = "first_audio"
         if reason is None:
@@ -108,12 +112,12 @@ class TurnAdmission:
         """How long a turn may wait before it is refused."""
         return self._wait_ns
 
-    def load(self, responses: int, loads: Iterable[StageLoad]) -> float:
+    def load(self, responses: float, loads: Iterable[StageLoad]) -> float:
         """What so many responses take of what may be in use: 1 is the most that is let in."""
         busy = [load.busy(responses) / self._utilisation for load in loads]
         return max([*busy, sum(busy) / self._cores])
 
-    def _overload(self, responses: int, loads: Iterable[StageLoad]) -> str | None:
+    def _overload(self, responses: float, loads: Iterable[StageLoad]) -> str | None:
         total = 0.0
         for load in loads:
             busy = load.busy(responses)
@@ -121,6 +125,21 @@ class TurnAdmission:
             if busy > self._utilisation:
                 return load.stage
         return "cores" if total > self._utilisation * self._cores else None
+
+
+class Appointments:
+    """Hints for sessions that are refused: one after the other, at the pace at which others leave, so that not all of
+    them come back at once."""
+
+    def __init__(self) -> None:
+        self._next_ns = 0
+
+    def give(self, leaving_s: float, now: int) -> int:
+        """Seconds until whoever is refused now should knock again."""
+        self._next_ns = min(
+            max(self._next_ns, now) + int(leaving_s * NS_PER_S), now + _RETRY_S[1] * NS_PER_S
+        )
+        return max(_RETRY_S[0], math.ceil((self._next_ns - now) / NS_PER_S))
 
 
 def retry_after_s(answer_s: float, responses: int, ahead: int) -> int:

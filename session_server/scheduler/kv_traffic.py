@@ -100,7 +100,8 @@ class Traffic:
                 continue
             hold.started = True
             waited = now - hold.since_ns
-            self.actions.append(Start(entry.name, work, waited, waited if hold.reload else 0))
+            reload = waited if hold.reload else 0
+            self.actions.append(Start(entry.name, work, waited, reload, hold.rank))
             if hold.reload:
                 critical = hold.rank is not Rank.WARM
                 self.actions.append(Reloaded(entry.name, waited, critical))

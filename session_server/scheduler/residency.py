@@ -99,6 +99,16 @@ class Residency:
         return 1 - self._pool.free / self.params.total_blocks
 
     @property
+    def protected_bytes(self) -> int:
+        """What of the pool is shielded from eviction by speech."""
+        return self._pool.protected * self.params.block_bytes
+
+    def tokens(self, session: str) -> int:
+        """What the session's state holds, wherever it is."""
+        entry = self._pool.entries.get(session)
+        return entry.tokens if entry is not None else 0
+
+    @property
     def host_bytes(self) -> int:
         """What is in host memory, or on its way there."""
         return self._pool.host_tokens * self.params.bytes_per_token
@@ -126,6 +136,7 @@ class Residency:
                 self._speech_dismissed(session)
             case Playing(session, until_ns):
                 self._playing(session, until_ns)
+                return []  # it frees nothing, and comes with every report of every listener
             case Closed(session):
                 self._closed(session)
             case Moved(ticket, tokens):

@@ -226,12 +226,13 @@ class Offload:
 @dataclass(frozen=True, slots=True)
 class Start:
     """The state is resident and the room is reserved. `reload_ns`: how long the work waited for a state that was not
-    resident; `waited_ns`: how long it waited in all."""
+    resident; `waited_ns`: how long it waited in all; `rank`: what it was in the end."""
 
     session: str
     work: str
     waited_ns: int
     reload_ns: int
+    rank: Rank = Rank.TURN
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,23 @@ the records of its users and what the stages did. Everything random comes from `
 
 from __future__ import annotations
 
-import enum
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, cast
+from typing import cast
 
 from engines.base import Stage, SteppedEngine
-from engines.graph import EdgeSpec, EdgeUnit, Graph, StageSpec
+from engines.graph import StageSpec
 from engines.model_store import ModelStore
 from engines.sim.profile import Device, Profile
-from engines.sim.scripted import ScriptedEngine, ScriptedRenderer, ScriptedTalker, engine_of
+from engines.sim.scripted import (
+    ScriptedEngine,
+    ScriptedRenderer,
+    ScriptedTalker,
+    ScriptedThinker,
+    engine_of,
+)
 from session_server.clock import Clock
 from session_server.core.settings import (
     CoreParams,
@@ -29,10 +34,13 @@ from session_server.core.settings import (
 from session_server.ids import SequentialIds
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.host import EngineHost
-from session_server.runtime.host_metrics import NoMetrics
-from session_server.runtime.messages import OpenSession, ToSession
+from session_server.runtime.messages import OpenSession, SessionRefused, ToSession
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.draws import draw
+from session_server.runtime.simulation.host_records import HostRecords, KvRecords
+from session_server.runtime.simulation.host_setup import graph_of, scheduler_params
+from session_server.runtime.simulation.known_costs import teach
+from session_server.runtime.simulation.kv_link import attach_pool
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.records import Records
 from session_server.runtime.simulation.sim_session import SimSession
@@ -41,11 +49,8 @@ from session_server.runtime.simulation.spec import SimulationSpec, Workload
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
 from session_server.runtime.simulation.watch import LOOK_NS, Look, Watch
 from session_server.runtime.stage_worker import Report, Worker
-from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
+from session_server.scheduler.params import SchedulerParams
 
-_UNPACED_S = 10_000.0
-_LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.0}
-"""fcfs runs ahead without end, as today's servers do; liveserve stops at twice its safe lead and more."""
 _LEAD_SAMPLE_NS = 100 * NS_PER_MS
 _LEAD_SAMPLES = 600
 
@@ -55,81 +60,6 @@ class StageFigures:
     busy_ns: int = 0
     steps: int = 0
     jobs: int = 0
-
-
-class _Metrics(NoMetrics):
-    """Counts what the host reports into the records."""
-
-    def __init__(self, records: Records) -> None:
-        self._counts = records.counts
-
-    def stale(self, boundary: str) -> None:
-        self._counts[f"stale:{boundary}"] += 1
-
-    def admission(self, decision: str, reason: str) -> None:
-        self._counts[f"admission:{decision}"] += 1
-
-    def chunk_frames(self, stage: str, frames: int) -> None:
-        self._counts[f"chunks:{frames}"] += 1
-
-    def starved_step(self, stage: str) -> None:
-        self._counts[f"starved:{stage}"] += 1
-
-    def runaway(self, kind: str) -> None:
-        self._counts[f"runaway:{kind}"] += 1
-
-
-def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
-    """The operator's parameters for this run. Raises ValueError for an override that does not exist or fit."""
-    known = {f.name: f.default for f in fields(SchedulerParams)}
-    values: dict[str, Any] = {"cores": 1000.0, "text_ahead_s": 4.0, **profile.scheduler}
-    values["chunk_ladder_s"] = tuple(values.get("chunk_ladder_s", known["chunk_ladder_s"]))
-    stock = spec.chunking == "stock"
-    values["lead_cap_s"] = _LEAD_CAP_S[spec.policy] + (values["chunk_ladder_s"][-1] * stock)
-    if spec.policy == "fcfs":
-        values["text_ahead_s"] = _UNPACED_S
-    values["policy"] = PolicyName(spec.policy)
-    values["chunking"] = Chunking.FIXED if stock else Chunking.LEAD
-    values["max_sessions"] = spec.max_sessions // spec.replicas or 1_000_000
-    values["transport_s"] = (2 * spec.network.delay_ms + 3 * spec.network.jitter_ms + 20.0) / 1000
-    if not spec.admission:
-        values["utilisation"] = 1e9
-    for name, value in spec.overrides:
-        if name not in known:
-            raise ValueError(f"no scheduler parameter {name}; there are {', '.join(sorted(known))}")
-        values[name] = _like(known[name], value)
-    return SchedulerParams(**values)
-
-
-def _like(default: object, value: float | str) -> object:
-    """An override as its parameter's type; a ladder has slashes, like 0.32/0.64/2. Raises ValueError."""
-    if isinstance(default, tuple):
-        return tuple(float(part) for part in str(value).split("/"))
-    if isinstance(default, enum.Enum):
-        return type(default)(value)
-    if isinstance(default, bool | int | float):
-        return type(default)(value)
-    return value
-
-
-def graph_of(profile: Profile) -> Graph:
-    """Stages as the profile has them; edges wide enough that only the policy holds anything back."""
-    stages = tuple(
-        StageSpec(stage, "sim.scripted", cost.max_batch, step_limit_s=1e6)
-        for stage, cost in profile.stages.items()
-    )
-    if profile.streams_text:
-        edges: tuple[EdgeSpec, ...] = (
-            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
-            EdgeSpec(Stage.TALKER, Stage.VOCODER, EdgeUnit.FRAME, 128),
-        )
-    else:
-        edges = (
-            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
-            EdgeSpec(Stage.TALKER, Stage.CODEC, EdgeUnit.CLAUSE, 2),
-            EdgeSpec(Stage.CODEC, Stage.VOCODER, EdgeUnit.CHUNK, 2),
-        )
-    return Graph(stages, edges)
 
 
 class Replica:
@@ -160,6 +90,8 @@ class Replica:
         self._receiver: Callable[[ToSession], None] | None = None
         self._recorder = recorder
         self._devices: dict[str, SharedDevice] = {}
+        self.said = HostRecords(self.records.counts, self.loop)
+        self.kv = KvRecords(int(spec.warm_up_s * NS_PER_S))
         self._settings = _settings(spec)
         self._core = _core_params(spec, self.params)
         self._end_ns = int(spec.seconds * NS_PER_S)
@@ -169,10 +101,29 @@ class Replica:
             self.params,
             self.loop,
             self._deliver,
-            _Metrics(self.records),
+            self.said,
             self._make_engine,
             self._make_worker,
         )
+        self._memory = attach_pool(
+            self.host.residency,
+            self.params,
+            profile.kv,
+            self._pool_tokens,
+            self.loop,
+            self._thinker,
+        )
+        self.host.residency.observer = self.kv
+        if spec.admission:
+            teach(self.host.costs, profile, self.params)
+
+    @property
+    def _pool_tokens(self) -> int:
+        each = self._spec.workload.kv_tokens_per_session
+        return each * self._slots or self._spec.kv_pool_tokens or self._profile.kv.pool_tokens
+
+    def _thinker(self) -> ScriptedThinker:
+        return cast("ScriptedThinker", self.engines[Stage.THINKER])
 
     def run(self, watch: Watch | None = None) -> int:
         """Returns when it ended: earlier than the spec says if `watch` says so."""
@@ -193,6 +144,11 @@ class Replica:
                 return instant
         return self._end_ns
 
+    @property
+    def tokens_read(self) -> int:
+        """Prompt tokens that the thinker had to read."""
+        return self._thinker().tokens_read
+
     def stage_figures(self) -> dict[str, StageFigures]:
         return {
             stage.value: StageFigures(worker.busy_ns, worker.steps, worker.jobs_stepped)
@@ -209,6 +165,8 @@ class Replica:
                 wanted.frames_run,
             )  # fmt: skip
             self.engines[spec.stage] = engine
+            if isinstance(engine, ScriptedThinker):
+                engine.memory = self._memory
             return engine
 
         return make
@@ -241,6 +199,8 @@ class Replica:
         self._receiver = receiver
 
     def _deliver(self, message: ToSession) -> None:
+        if isinstance(message, SessionRefused):
+            self.said.hints_s.append(message.retry_after_s)
         if self._receiver is not None:
             self._receiver(message)
             return

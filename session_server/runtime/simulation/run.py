@@ -14,9 +14,11 @@ from typing import Any
 from engines.sim.profile import Profile, load_profile
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
+from session_server.runtime.simulation.host_setup import scheduler_params
 from session_server.runtime.simulation.lockstep import lockstep_figures
 from session_server.runtime.simulation.measure import measure
-from session_server.runtime.simulation.replica import Replica, StageFigures, scheduler_params
+from session_server.runtime.simulation.replica import Replica, StageFigures
+from session_server.runtime.simulation.replica_figures import replica_figures
 from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
 from session_server.runtime.simulation.watch import Watch
 
@@ -84,6 +86,7 @@ def _figures(spec: SimulationSpec, replicas: list[Replica], end_ns: int) -> dict
         **_head(spec),
         **measure([r.records for r in replicas], warm_up_ns, end_ns),
         "stages": _stages(replicas, end_ns),
+        **replica_figures(replicas, end_ns),
         "lead": [[round(at / NS_PER_S, 1), lead] for at, lead in replicas[0].records.lead],
         "events": sum(r.loop.events for r in replicas),
     }

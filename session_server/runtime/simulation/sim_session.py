@@ -149,6 +149,8 @@ class SimSession:
     def _tell(self, action: actions.Announcement, now: int) -> None:
         if isinstance(action, actions.AnnounceCommitted):
             self.decided = now
+        elif isinstance(action, actions.AnnounceSpeechStarted):
+            self._post(messages.UserSpeaks(self.name))
         self._loop.post(self._down.arrives(now), self._client.on_announcement, action)
 
     def _command(self, action: seam.HostCommand, now: int) -> None:

@@ -74,6 +74,7 @@ class Workload:
     burst_cv: float = 3.0
     ramp_s: float = 20.0
     system_tokens: int = 0
+    kv_tokens_per_session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class SimulationSpec:
     `max_sessions` 0: no limit. `overrides`: scheduler parameters by name, for sweeps of their constants. `warm_up_s`:
     responses that begin before it are left out. `slices_ms`: audio of one message to the client. `tokens_run`,
     `frames_run`: tokens and frames that thinker and talker make between two decisions, as multi-step schedulers do; more
-    than 1 makes a run cheaper and coarser.
+    than 1 makes a run cheaper and coarser. `kv_pool_tokens`: the thinker's memory for prompts; 0: the profile's.
     """
 
     profile: str = "qwen3-omni-h200"
@@ -122,6 +123,7 @@ class SimulationSpec:
     slices_ms: int = 100
     tokens_run: int = 1
     frames_run: int = 1
+    kv_pool_tokens: int = 0
     overrides: tuple[tuple[str, float | str], ...] = ()
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from engines.base import NoCapacity, Stage
 from engines.sim.profile import Device, Profile
-from engines.sim.scripted import ScriptedEngine
+from engines.sim.scripted import ScriptedEngine, ScriptedThinker
 from session_server.media import NS_PER_S
 from session_server.runtime.stage_worker import (
     Feed,
@@ -24,6 +24,7 @@ from session_server.runtime.stage_worker import (
     Report,
     Start,
 )
+from session_server.runtime.state_calls import ForgetState
 
 
 class Alarm:
@@ -166,6 +167,8 @@ class ModelWorker:
                 except NoCapacity:
                     outcome.no_room.append(call.key)
                     failed.add(call.key)
+            elif isinstance(call, ForgetState) and isinstance(engine, ScriptedThinker):
+                engine.forget(call.session)
         batch = plan.batch
         if failed:
             batch = [request for request in batch if request.key not in failed]

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from session_server.media import NS_PER_S
 from session_server.scheduler.admission import (
+    Appointments,
     SessionLimit,
     StageLoad,
     TurnAdmission,
@@ -85,15 +86,82 @@ def test_hints_grow_with_the_queue_and_stay_in_bounds():
     assert retry_after_s(1000.0, 1, 50) == 60
 
 
+def converse(demand: Demand, sessions: int, answers_s: int, every_s: int, rounds: int) -> int:
+    """Sessions that each have an answer of `answers_s` every `every_s`, evenly shifted; when it ends."""
+    now = 0
+    for name in range(sessions):
+        demand.opened(str(name), 0)
+    for at in range(rounds * every_s):
+        now = at * S
+        for name in range(sessions):
+            phase = (at - name * every_s // sessions) % every_s
+            if phase == 0:
+                demand.began(str(name), now)
+            elif phase == answers_s and at >= answers_s:
+                demand.ended(str(name), now)
+    return now
+
+
 def test_duty_follows_what_sessions_do():
     demand = Demand()
-    now = 0
-    for _ in range(60):
-        demand.counted(2, 10, now)
-        now += 10 * S
-    assert demand.duty == pytest.approx(0.2, abs=0.01)
-    assert demand.responses(10) == 4
-    assert demand.responses(1000) < 250
+    now = converse(demand, 20, 4, 20, 40)
+    assert demand.duty == pytest.approx(0.2, abs=0.02)
+    assert 4 < demand.responses(now) < 7
+
+
+def test_newcomers_count_whole_until_their_first_answer_is_over():
+    demand = Demand()
+    for name in "abcd":
+        demand.opened(name, 0)
+    assert demand.responses(0) == 4
+    assert demand.responses(0, newcomers=3) == 7
+    demand.began("a", 5 * S)
+    demand.ended("a", 9 * S)
+    assert 3 < demand.responses(9 * S) < 4.5
+    demand.began("b", 9 * S)
+    demand.ended("b", 10 * S, draft=True)
+    assert demand.responses(10 * S) > 3, "a draft that was dropped makes nobody older"
+
+
+def test_a_newcomer_who_says_nothing_does_not_count_whole_for_ever():
+    demand = Demand()
+    demand.opened("a", 0)
+    assert demand.responses(29 * S) == 1
+    assert demand.responses(31 * S) < 1.01
+    demand.closed("a", 40 * S)
+    demand.closed("a", 40 * S)
+    assert demand.responses(40 * S) == 0
+
+
+def test_one_minute_of_a_few_sessions_does_not_overthrow_the_prior():
+    demand = Demand()
+    converse(demand, 4, 1, 20, 3)
+    assert 0.25 < demand.duty < 0.5
+
+
+def test_pace_counts_audio_that_is_made_faster_than_it_is_heard():
+    demand = Demand()
+    assert demand.pace == 1
+    for _ in range(1000):
+        demand.made(6.0, 4.0)
+    assert demand.pace == pytest.approx(1.5, abs=0.02)
+
+
+def test_appointments_are_spread_at_the_pace_at_which_others_leave():
+    hints = Appointments()
+    assert [hints.give(3.0, 0) for _ in range(4)] == [3, 6, 9, 12]
+    assert hints.give(3.0, 12 * S) == 3
+    assert max(hints.give(3.0, 12 * S) for _ in range(100)) == 60
+    assert Appointments().give(0.01, 0) == 1
+
+
+def test_work_done_ahead_lets_a_short_crowd_in_and_nothing_ahead_does_not():
+    rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=100))
+    load = [StageLoad("talker", 0.1, 1.0)]
+    assert rule.decide(0, 8, load)[0] is Verdict.ADMIT
+    assert rule.decide(0, 9, load) == (Verdict.DEFER, "talker")
+    assert rule.decide(0, 9, load, spare=1.0)[0] is Verdict.ADMIT
+    assert rule.decide(0, 10, load, spare=1.0) == (Verdict.DEFER, "talker")
 
 
 def test_answers_teach_their_length_and_their_reading():

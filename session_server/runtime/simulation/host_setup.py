@@ -1,0 +1,70 @@
+"""What a simulated host is built from: the operator's parameters for a run, and the graph of a profile's stages."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import fields
+from typing import Any
+
+from engines.base import Stage
+from engines.graph import EdgeSpec, EdgeUnit, Graph, StageSpec
+from engines.sim.profile import Profile
+from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
+
+_UNPACED_S = 10_000.0
+_LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.0}
+"""fcfs runs ahead without end, as today's servers do; liveserve stops at twice its safe lead and more."""
+
+
+def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
+    """The operator's parameters for this run. Raises ValueError for an override that does not exist or fit."""
+    known = {f.name: f.default for f in fields(SchedulerParams)}
+    values: dict[str, Any] = {"cores": 1000.0, "text_ahead_s": 4.0, **profile.scheduler}
+    values["chunk_ladder_s"] = tuple(values.get("chunk_ladder_s", known["chunk_ladder_s"]))
+    stock = spec.chunking == "stock"
+    values["lead_cap_s"] = _LEAD_CAP_S[spec.policy] + (values["chunk_ladder_s"][-1] * stock)
+    if spec.policy == "fcfs":
+        values["text_ahead_s"] = _UNPACED_S
+    values["policy"] = PolicyName(spec.policy)
+    values["chunking"] = Chunking.FIXED if stock else Chunking.LEAD
+    values["max_sessions"] = spec.max_sessions // spec.replicas or 1_000_000
+    values["transport_s"] = (2 * spec.network.delay_ms + 3 * spec.network.jitter_ms + 20.0) / 1000
+    if not spec.admission:
+        values["utilisation"] = 1e9
+    for name, value in spec.overrides:
+        if name not in known:
+            raise ValueError(f"no scheduler parameter {name}; there are {', '.join(sorted(known))}")
+        values[name] = _like(known[name], value)
+    return SchedulerParams(**values)
+
+
+def _like(default: object, value: float | str) -> object:
+    """An override as its parameter's type; a ladder has slashes, like 0.32/0.64/2. Raises ValueError."""
+    if isinstance(default, tuple):
+        return tuple(float(part) for part in str(value).split("/"))
+    if isinstance(default, enum.Enum):
+        return type(default)(value)
+    if isinstance(default, bool | int | float):
+        return type(default)(value)
+    return value
+
+
+def graph_of(profile: Profile) -> Graph:
+    """Stages as the profile has them; edges wide enough that only the policy holds anything back."""
+    stages = tuple(
+        StageSpec(stage, "sim.scripted", cost.max_batch, step_limit_s=1e6)
+        for stage, cost in profile.stages.items()
+    )
+    if profile.streams_text:
+        edges: tuple[EdgeSpec, ...] = (
+            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
+            EdgeSpec(Stage.TALKER, Stage.VOCODER, EdgeUnit.FRAME, 128),
+        )
+    else:
+        edges = (
+            EdgeSpec(Stage.THINKER, Stage.TALKER, EdgeUnit.TOKEN, 256),
+            EdgeSpec(Stage.TALKER, Stage.CODEC, EdgeUnit.CLAUSE, 2),
+            EdgeSpec(Stage.CODEC, Stage.VOCODER, EdgeUnit.CHUNK, 2),
+        )
+    return Graph(stages, edges)
