@@ -98,7 +98,7 @@ class PlaybackLedger:
 
     def next_slice(self) -> tuple[int, bytes]:
         """The next piece, which `next_due` has said to be due."""
-        size, start = self._next_size(), self.queued
+        size, start = min(self.unsent, self._slice), self.queued
         pcm = bytes(self._unsent[: 2 * size])
         del self._unsent[: 2 * size]
         self.queued += size
@@ -106,35 +106,28 @@ class PlaybackLedger:
 
     def next_due(self, now: int) -> int | None:
         """When `due_slice` has more; None while only an event (audio, a write, an ack, a resume) can tell."""
-        size = self._next_size()
-        if not size:
-            return None
-        instant = self._blocked_until(size, now)
-        return None if instant == _NEVER else (now if instant is None else instant)
-
-    def _next_size(self) -> int:
-        available = self.unsent
         if self.halted or self._paused_at is not None:
-            return 0
-        if available < self._least and self._end is None:
-            return 0
-        return available if available < self._slice else self._slice
-
-    def _blocked_until(self, size: int, now: int) -> int | None:
-        """None: not blocked. The listener must have reached `queued + size - lead` first."""
-        needed = self.queued + size - self._lead
+            return None
+        size = (self.generated if self._end is None else self._end) - self.queued
+        if not size or (size < self._least and self._end is None):
+            return None
+        needed = self.queued + (size if size < self._slice else self._slice) - self._lead
         if needed <= 0:  # the first second; less while earlier audio of the lane still plays
             origin = max(now, self.floor_ns) if self._origin is None else self._origin
             instant = origin + -(-needed * NS_PER_S // self.rate)
-            return instant if instant > now else None
-        if needed <= self.played(now):
+            return instant if instant > now else now
+        return self._reached(needed, now)
+
+    def _reached(self, sample: int, now: int) -> int | None:
+        """When the listener will have come to this sample; `now` if it has; None: only an event can tell."""
+        if sample > self.sent or self._origin is None:
             return None
-        if self._origin is None or needed > self.sent:
-            return _NEVER
-        instant = self._origin + -(-needed * NS_PER_S // self.rate)
+        if sample <= self.played(now):
+            return now
+        instant = self._origin + -(-sample * NS_PER_S // self.rate)
         if self._horizon is not None and instant > self._horizon and not self.final:
-            return _NEVER
-        return instant if instant > now else None
+            return None
+        return instant if instant > now else now
 
     def written(self, end_sample: int, now: int) -> int:
         """Audio up to `end_sample` is with the socket. Returns the length of the underrun that this ends, or 0."""
@@ -249,7 +242,3 @@ class PlaybackLedger:
         self._paused_at = None
         self._unsent = bytearray()
         return dropped
-
-
-_NEVER = 1 << 200
-"""An instant after every other: only an event can tell."""

@@ -74,6 +74,7 @@ class ResponsePipeline:
         self._think_done = False
         self._end: TokenOutput | None = None
         self._tokens = 0
+        self._text_used = 0
         rate = _output_rate(stages)
         playhead = Playhead(rate, audible=request.epoch is not None) if request.spoken else None
         self.playhead = playhead
@@ -154,11 +155,13 @@ class ResponsePipeline:
             self.speech.advance(now)
         self._offer_thinker(now)
 
-    @property
     def _keeps_place(self) -> bool:
-        """A frame was spoken of text that waited: the text lasts less by as much, so the thinker's step is as urgent as
-        before."""
-        return self._streaming and self._thinker.is_waiting(self._key)
+        """A frame was spoken of text that waited. The text lasts less by as much, so the thinker's step is as urgent as
+        before; and as long as no piece of it is used up, what held the step back still does."""
+        if not isinstance(self.speech, StreamedSpeechPath):
+            return False
+        used, self._text_used = self._text_used, self.speech.chars_spoken
+        return used == self._text_used or self._thinker.is_waiting(self._key)
 
     def _offer_thinker(self, now: int) -> None:
         runner = self._thinker
@@ -217,7 +220,7 @@ class ResponsePipeline:
             return
         if self._think_done:
             self._finish_if_done()
-        elif stage is not Stage.TALKER or not self._keeps_place:
+        elif stage is not Stage.TALKER or not self._keeps_place():
             self._offer_thinker(now)
 
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:

@@ -75,7 +75,7 @@ class StreamedSpeechPath:
         self._guard = RunawayGuard(stages.params, playhead.rate, speed)
         self._pieces: deque[tuple[int, int]] = deque()
         self._chars_waiting = 0
-        self._chars_spoken = 0
+        self.chars_spoken = 0
         self._begun = False
         self._text_complete = False
         self._talked = False
@@ -201,39 +201,38 @@ class StreamedSpeechPath:
             return
         if stage is Stage.TALKER:
             self._on_frames(result)
-            self._offer_talker(now)
         elif stage is Stage.VOCODER:
-            begins = not self._playhead.generated
             self._on_pcm(result, now)
-            if self._ended:
-                return
-            if begins or not self._talker.is_waiting(self._key):
-                self._offer_talker(
-                    now
-                )  # else as urgent as before: what was below it is with the listener now
         else:
             raise ValueError(f"no such stage in the speech path: {stage}")
-        self._offer_vocoder(now)
+        if not self._ended:
+            self._offer_talker(now)
+            self._offer_vocoder(now)
 
     def _on_frames(self, result: StepResult) -> None:
         frames = result.output
+        self._talked = result.finished
         if isinstance(frames, AcousticFrames):
-            for _ in range(min(frames.pieces, len(self._pieces))):
-                chars, tokens = self._pieces.popleft()
-                self._chars_waiting -= chars
-                self._chars_spoken += chars
-                self.tokens.give(tokens)
+            if frames.pieces:
+                self._use_up(frames.pieces)
             self.frames.take(frames.units)
             self._gathered += frames.units
-        self._talked = result.finished
-        if isinstance(frames, AcousticFrames) or result.finished:
-            payload = frames.payload if isinstance(frames, AcousticFrames) else None
-            self._vocoder.feed(self._key, payload, last=result.finished)
+            self._vocoder.feed(self._key, frames.payload, last=result.finished)
+        elif result.finished:
+            self._vocoder.feed(self._key, None, last=True)
         if result.finished:
             for _, tokens in self._pieces:
                 self.tokens.give(tokens)
             self._pieces.clear()
             self._chars_waiting = 0
+
+    def _use_up(self, pieces: int) -> None:
+        """So many pieces of text have been spoken."""
+        for _ in range(min(pieces, len(self._pieces))):
+            chars, tokens = self._pieces.popleft()
+            self._chars_waiting -= chars
+            self.chars_spoken += chars
+            self.tokens.give(tokens)
 
     def _on_pcm(self, result: StepResult, now: int) -> None:
         units = min(result.units, self._gathered)
@@ -257,7 +256,7 @@ class StreamedSpeechPath:
             Stage.VOCODER.value, len(pcm) // 2 * NS_PER_S // playhead.rate // self._unit_ns
         )
         self._sink.emit_chunk(start, playhead.rate, pcm)
-        runaway = self._guard.check(pcm, self._chars_spoken + self._chars_waiting)
+        runaway = self._guard.check(pcm, self.chars_spoken + self._chars_waiting)
         if runaway is not None:
             self._sink.end_early(runaway, now)
 
