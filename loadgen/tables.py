@@ -126,6 +126,7 @@ def _knee_row(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
         f"{knee}{'+' if cell['search_ended_at_limit'] else ''}",
         ", ".join(str(n) for n in cell["sessions_at_slo_by_seed"].values()),
         cell_of(knee_ratio(cell, base) if base else None, 2),
+        "-" if cell["sessions_at_slo_pooled"] is None else str(cell["sessions_at_slo_pooled"]),
         cell_of(there and there["goodput_per_s"], 2),
         cell_of(there and there["wasted"], 3),
     ]

@@ -38,7 +38,7 @@ ROW = {
 SWEEP = {
     "schema": 1, "kind": "sweep", "candidate": "deadline/adaptive", "policy": "deadline", "complete": True,
     "profile": "qwen3-omni-h200", "workload_name": "mixed", "sessions_at_slo": 38,
-    "search_ended_at_limit": False, "sessions_at_slo_by_seed": {"0": 38, "1": 40},
+    "search_ended_at_limit": False, "sessions_at_slo_pooled": 39, "sessions_at_slo_by_seed": {"0": 38, "1": 40},
     "bars": {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}, "seeds": [0, 1],
     "by_sessions": [ROW, {**ROW, "sessions": 60, "holds": 0, "given_up": 2, "p99_ms": None}],
     "points": [{"sessions": 38, "seed": seed, "answers": 300} for seed in (0, 1)],
@@ -78,7 +78,10 @@ def test_every_plot_that_there_is_data_for_is_on_the_page():
 def test_sweeps_and_comparisons_have_their_tables():
     page = page_of([("s", SWEEP), ("c", COMPARE)])
     text = html(page)
-    assert "sessions at the service level: 38; each seed by itself: 38, 40" in text
+    assert (
+        "sessions at the service level: 38; each seed by itself: 38, 40; all seeds as one sample: 39"
+        in text
+    )
     assert "210 (200-220)" in text
     assert "2.25 (2.00-2.50)" in text, "the ratio is taken seed by seed"
     assert sum(section.image is not None for section in page.sections) == 2

@@ -28,7 +28,9 @@ class System:
         self.runs.append((spec.sessions, spec.seed, give_up))
         knee = KNEES[spec.seed]
         holds = spec.sessions <= knee and (spec.sessions, spec.seed) not in self.breaks
-        figures = dict.fromkeys((name for name, _ in KEPT), 1.0)
+        figures = dict.fromkeys((name for name, _ in KEPT), 0.0)
+        over = max(0, spec.sessions - knee)
+        figures |= {"answers": 400, "heard": 400, "starved": 0 if holds else 3 + over}
         late = spec.sessions / knee > 1.5
         figures |= {"p90_ms": 400.0 * spec.sessions / knee, "p99_ms": None if late else 900.0}
         figures["given_up_at_s"] = 70.0 if give_up and late else None
@@ -73,10 +75,23 @@ def test_the_report_says_all_that_was_measured():
     assert said["sessions_at_slo_by_seed"] == {"0": 40, "1": 38, "2": 43}
     assert said["complete"] is True
     assert said["search_ended_at_limit"] is False
+    assert said["sessions_at_slo_pooled"] is None
     assert said["workload_name"] == "mixed"
     assert len(said["points"]) == len(found.points)
     assert {row["sessions"] for row in said["by_sessions"]} == set(by_sessions(found.points))
     assert said["overrides"] == {}
+
+
+def test_answers_of_all_seeds_may_be_taken_as_one_sample():
+    """1 % of 3 x 400 answers may starve: one seed's 4 at its knee and 3 others are within 12, not 13 and more."""
+    system = System()
+    found = swept(system, Range(pooled=True))
+    assert found.sessions_at_slo == 38
+    starved = {n: sum(3 + n - k for k in KNEES.values() if n > k) for n in range(38, 48)}
+    assert found.pooled == max(n for n, lost in starved.items() if lost <= 12)
+    beyond = by_sessions(found.points)[found.pooled + 1]
+    assert len(beyond) == 3, "the pooled failure next to it was seen, on every seed"
+    assert all(point.figures["given_up_at_s"] is None for point in beyond)
 
 
 def test_a_limit_is_not_called_a_knee():
