@@ -1,30 +1,36 @@
-"""From what users saw to the figures of a report.
+"""From what users saw to the figures of a report; the same for a real run and a simulated one.
 
-Definitions (the load generator's page repeats them). Times are the client's clock (`measurement_origin` client_clock).
+Definitions (the load generator's page repeats them). Times are the client's clock (`measurement_origin` client_clock), or
+in a simulation the one clock of all.
 
 * `ttfa_ms`: end of the user's last voiced sample -> first audible sample left the player.
-* `response_ms`: receipt of `input_audio_buffer.committed` -> first audible sample. `endpoint_ms`: last voiced
-  sample -> that receipt. Turns that the server answered before the user had finished are counted in
-  `answered_early` and are in neither.
+* `response_ms`: the decided end of turn (receipt of `input_audio_buffer.committed`; in a simulation the server's own instant)
+  -> first audible sample. `endpoint_ms`: last voiced sample -> the same. Turns that the server answered before the user had
+  finished are counted in `answered_early` and are in neither.
+* `slo`: of the wait from the decided end of turn to first audio. A wait that ended without sound, or that had lasted longer than
+  the objective when the run ended, is an infinite one; one that had not is left out.
 * `c100`: share of answers that played a sample whose worst gap is at most 100 ms.
 * `goodput_per_s`: answers per second with ttfa <= 1 s and C100 that were heard to the end or interrupted by the user.
 * `barge_in.stop_ms`: onset of the user's speech -> last audible sample of the old answer left the player.
 
-Percentiles interpolate linearly; each has its `count`. Shares of fewer than 10 events are null.
+Percentiles interpolate linearly; each has its `count`; null: nothing to count, or an infinite wait. Shares of fewer than 10
+events are null.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from loadgen.records import Backchannel, BargeIn, Turn, UserRecord
+from loadgen.records import Backchannel, BargeIn, FalseStart, Turn, UserRecord
 from loadgen.words import recognition
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ms
 
 LEAST_EVENTS = 10
 GOODPUT_BARS_MS = (500, 1000, 1500)
+SLO_P90_MS, SLO_P99_MS, SLO_C100 = 500.0, 2000.0, 0.99
 SATISFIED = ("played", "interrupted")
 
 
@@ -34,45 +40,76 @@ def percentile(values: Sequence[float], share: float) -> float:
     place = share * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
+    if ordered[low] == ordered[high]:  # both may be infinite
+        return ordered[low]
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def spread(values_ns: Iterable[int], shares: Sequence[int] = (50, 90, 95, 99)) -> dict[str, Any]:
-    """Count and percentiles in milliseconds, rounded to 0.1; null without a value."""
-    ms = [value / NS_PER_MS for value in values_ns]
+def spread(values_ns: Iterable[float], shares: Sequence[int] = (50, 90, 95, 99)) -> dict[str, Any]:
+    """Count and percentiles in milliseconds, rounded to 0.1; null without a value, or for a wait without end."""
+    return _spread_ms([value / NS_PER_MS for value in values_ns], shares)
+
+
+def _spread_ms(ms: Sequence[float], shares: Sequence[int] = (50, 90, 95, 99)) -> dict[str, Any]:
     figures: dict[str, Any] = {"count": len(ms)}
     for share in shares:
-        figures[f"p{share}"] = round(percentile(ms, share / 100), 1) if ms else None
+        value = percentile(ms, share / 100) if ms else math.nan
+        figures[f"p{share}"] = round(value, 1) if math.isfinite(value) else None
     return figures
+
+
+def quantiles(values_ns: Iterable[float], steps: int = 100) -> list[float]:
+    """Least, `steps` - 1 between and most, in milliseconds: a distribution in bounded room. Empty without a value."""
+    ms = sorted(value / NS_PER_MS for value in values_ns)
+    return [round(percentile(ms, step / steps), 1) for step in range(steps + 1)] if ms else []
 
 
 def share_of(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole >= LEAST_EVENTS else None
 
 
-def measure(records: Sequence[UserRecord], seconds: float) -> dict[str, Any]:
-    """Every figure that the users' records give."""
-    turns = [turn for record in records for turn in record.turns if turn.ended]
+def measure(
+    records: Sequence[UserRecord], seconds: float, span: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """Every figure that the users' records give. `span`: only turns whose speech ends within it, first and last
+    instant, and what happened within it; None: all."""
+    begin, end = span if span is not None else (0, _last_instant(records))
+    turns = [turn for record in records for turn in record.turns if begin <= turn.u1]
+    turns = [turn for turn in turns if turn.u1 <= end]
+    ended = [turn for turn in turns if turn.ended and turn.ended != "left"]
     errors: Counter[str] = sum((record.errors for record in records), Counter())
     received = sum(record.received_samples for record in records)
     played = sum(record.played_samples for record in records)
     return {
-        "turns": len(turns),
-        "turns_ended": dict(sorted(Counter(turn.ended for turn in turns).items())),
+        "turns": len(ended),
+        "turns_ended": dict(sorted(Counter(turn.ended for turn in turns if turn.ended).items())),
         "seconds": round(seconds, 3),
         **_first_audio(turns),
         **_continuity(turns),
-        **_goodput(turns, seconds),
+        **_goodput(ended, seconds),
+        "slo": slo(turns, end),
         "wasted_audio_ratio": round((received - played) / received, 4) if received else None,
         "wasted_audio_origin": "client_received",
         "received_audio_s": round(received / OUTPUT_RATE, 3),
-        "barge_in": _barge_ins(records),
-        "backchannels": _backchannels([b for record in records for b in record.backchannels]),
+        "barge_in": _barge_ins(records, begin),
+        "backchannels": _backchannels(
+            [b for record in records for b in record.backchannels if b.onset >= begin]
+        ),
+        "false_starts": _false_starts(
+            [f for record in records for f in record.false_starts if f.onset >= begin]
+        ),
         "recognition": recognition(turns),
+        "sessions_opened": sum(record.sessions_opened for record in records),
+        "sessions_refused": sum(record.sessions_refused for record in records),
         "leaks": sum(record.leaks for record in records),
         "errors": sum(errors.values()),
         "error_kinds": dict(sorted(errors.items())),
     }
+
+
+def _last_instant(records: Sequence[UserRecord]) -> int:
+    turns = [turn for record in records for turn in record.turns]
+    return max((max(turn.u1, turn.end or 0) for turn in turns), default=0)
 
 
 def _timely(turns: Iterable[Turn]) -> list[tuple[Turn, int]]:
@@ -84,17 +121,56 @@ def _timely(turns: Iterable[Turn]) -> list[tuple[Turn, int]]:
     ]
 
 
-def _first_audio(turns: list[Turn]) -> dict[str, Any]:
+def _first_audio(turns: Sequence[Turn]) -> dict[str, Any]:
     timely = _timely(turns)
     audible = sum(turn.first_audible is not None for turn in turns)
     decided = [(t, at, t.decided) for t, at in timely if t.decided and t.u1 <= t.decided]
+    first_audio = [at - turn.u1 for turn, at in timely]
+    responses = [at - decided for _, at, decided in decided if at >= decided]
     return {
-        "ttfa_ms": spread(at - turn.u1 for turn, at in timely),
+        "ttfa_ms": spread(first_audio),
         "ttfa_after_barge_in_ms": spread(at - turn.u1 for turn, at in timely if turn.interrupting),
-        "response_ms": spread(at - decided for _, at, decided in decided if at >= decided),
+        "ttfa_quantiles_ms": quantiles(first_audio),
+        "response_ms": spread(responses),
+        "response_quantiles_ms": quantiles(responses),
         "endpoint_ms": spread(decided - turn.u1 for turn, _, decided in decided),
         "answered_early": audible - len(timely),
         "early_responses": sum(turn.early_responses for turn in turns),
+    }
+
+
+def waits_ms(turns: Iterable[Turn], end_ns: int, objective_ms: float) -> list[float]:
+    """From the decided end of turn to first audio; infinite where there was none and should have been."""
+    waits = []
+    for turn in turns:
+        if turn.ended in ("left", "empty"):
+            continue
+        if turn.decided is None:
+            if turn.ended in ("timeout", "failed"):
+                waits.append(math.inf)
+        elif turn.first_audible is not None and turn.first_audible <= end_ns:
+            waits.append(max(0, turn.first_audible - turn.decided) / NS_PER_MS)
+        elif turn.ended or (end_ns - turn.decided) / NS_PER_MS > objective_ms:
+            waits.append(math.inf)
+    return waits
+
+
+def slo(turns: Sequence[Turn], end_ns: int) -> dict[str, Any]:
+    """The service level of "sessions at SLO": P90 <= 500 ms, P99 <= 2 s, C100 >= 0.99, failed waits counted."""
+    waits = waits_ms(turns, end_ns, SLO_P90_MS)
+    c100 = _share_within(turns, 100)
+    p90 = percentile(waits, 0.9) if waits else math.inf
+    p99 = percentile(waits, 0.99) if waits else math.inf
+    held = p90 <= SLO_P90_MS and p99 <= SLO_P99_MS and (c100 or 0.0) >= SLO_C100
+    return {
+        **_spread_ms(waits),
+        "c100": c100,
+        "held": held,
+        "failed_waits": sum(math.isinf(wait) for wait in waits),
+        "late": sum(wait > SLO_P90_MS for wait in waits),
+        "starved": sum(wait > SLO_P99_MS for wait in waits),
+        "heard": sum(bool(turn.played) for turn in turns),
+        "broken": sum(bool(turn.played) and _worst_ms(turn) > 100 for turn in turns),
     }
 
 
@@ -102,33 +178,42 @@ def _worst_ms(turn: Turn) -> int:
     return samples_to_ms(max(turn.gaps, default=0), OUTPUT_RATE)
 
 
-def _continuity(turns: list[Turn]) -> dict[str, Any]:
+def _share_within(turns: Iterable[Turn], bar_ms: int) -> float | None:
+    """Of the answers of which something was played."""
     heard = [turn for turn in turns if turn.played]
+    return share_of(sum(_worst_ms(turn) <= bar_ms for turn in heard), len(heard))
+
+
+def _continuity(turns: Sequence[Turn]) -> dict[str, Any]:
     gaps = [gap for turn in turns for gap in turn.gaps]
-    figures: dict[str, Any] = {
-        "responses": len(heard),
+    return {
+        "responses": sum(bool(turn.played) for turn in turns),
         "underruns": len(gaps),
         "underrun_ms": samples_to_ms(sum(gaps), OUTPUT_RATE),
+        **{f"c{bar}": _share_within(turns, bar) for bar in (50, 100, 200)},
     }
-    for bar in (50, 100, 200):
-        within = sum(_worst_ms(turn) <= bar for turn in heard)
-        figures[f"c{bar}"] = share_of(within, len(heard))
-    return figures
 
 
-def _goodput(turns: list[Turn], seconds: float) -> dict[str, Any]:
-    rates = {}
-    for bar in GOODPUT_BARS_MS:
-        good = sum(
-            at - turn.u1 <= bar * NS_PER_MS and _worst_ms(turn) <= 100 and turn.ended in SATISFIED
-            for turn, at in _timely(turns)
-        )
-        rates[f"ttfa_{bar}_ms"] = round(good / seconds, 4) if seconds > 0 else None
-    return {"goodput_per_s": rates["ttfa_1000_ms"], "goodput": rates}
+def _goodput(turns: Sequence[Turn], seconds: float) -> dict[str, Any]:
+    def rate(count: int) -> float | None:
+        return round(count / seconds, 4) if seconds > 0 else None
+
+    satisfied = [turn for turn in turns if turn.ended in SATISFIED]
+    fair = [(turn, at) for turn, at in _timely(satisfied) if _worst_ms(turn) <= 100]
+    rates = {
+        f"ttfa_{bar}_ms": rate(sum(at - turn.u1 <= bar * NS_PER_MS for turn, at in fair))
+        for bar in GOODPUT_BARS_MS
+    }
+    in_time = [t for t, at in fair if t.decided and at - t.decided <= SLO_P90_MS * NS_PER_MS]
+    return {
+        "responses_per_s": rate(len(satisfied)),
+        "goodput_per_s": rates["ttfa_1000_ms"],
+        "goodput": {**rates, "response_500_ms": rate(len(in_time))},
+    }
 
 
-def _barge_ins(records: Sequence[UserRecord]) -> dict[str, Any]:
-    all_of_them = [b for record in records for b in record.barge_ins]
+def _barge_ins(records: Sequence[UserRecord], begin: int) -> dict[str, Any]:
+    all_of_them = [b for record in records for b in record.barge_ins if b.onset >= begin]
     stopped = [b for b in all_of_them if b.fence is not None and b.fence >= b.onset]
     fences = [(b, b.fence) for b in stopped if b.fence is not None]
     ducks = [b.duck - b.onset for b in all_of_them if b.duck is not None]
@@ -160,6 +245,15 @@ def _backchannels(said: Sequence[Backchannel]) -> dict[str, Any]:
         "cut": cut,
         "ducked": sum(b.ducked for b in said),
         "survived_share": share_of(len(said) - cut, len(said)),
+    }
+
+
+def _false_starts(made: Sequence[FalseStart]) -> dict[str, Any]:
+    return {
+        "count": len(made),
+        "into_answers": sum(f.response is not None for f in made),
+        "cut": sum(f.cut for f in made),
+        "answered": sum(f.answered for f in made),
     }
 
 

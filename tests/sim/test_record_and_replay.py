@@ -6,18 +6,22 @@ import io
 
 import pytest
 
+from loadgen.driver_sim import SimulatedUsers
 from session_server.core import events, items, settings
 from session_server.errors import ConfigError
 from session_server.runtime.recorder import Recorder, pack, replay, unpack
-from session_server.runtime.simulation import SimulationSpec, Workload, find_profile
+from session_server.runtime.simulation import (
+    NetworkModel,
+    SimulationSpec,
+    Workload,
+    find_profile,
+)
 from session_server.runtime.simulation.replica import Replica
 
 pytestmark = pytest.mark.sim
 
 
 def recorded(mode: str, acks: int = 200) -> bytes:
-    from session_server.runtime.simulation import NetworkModel
-
     out = io.BytesIO()
     workload = Workload(barge_in=0.6, backchannel=0.3)
     spec = SimulationSpec(
@@ -29,7 +33,8 @@ def recorded(mode: str, acks: int = 200) -> bytes:
         workload=workload,
         network=NetworkModel(ack_interval_ms=acks),
     )
-    Replica(spec, find_profile(spec.profile), 0, 4, Recorder(out)).run()
+    profile = find_profile(spec.profile)
+    Replica(spec, profile, 0, 4, Recorder(out), SimulatedUsers(spec, profile)).run()
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from session_server.runtime.simulation import NetworkModel, SimulationSpec, Workload, simulate
+from loadgen.simulation import NetworkModel, SimulationSpec, Workload, simulate
 
 pytestmark = pytest.mark.sim
 

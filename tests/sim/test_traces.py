@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from loadgen.driver_sim import SimulatedUsers
+from loadgen.records import UserRecord
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
 from session_server.runtime.recorder import Recorder
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.sim
 STILL = NetworkModel(delay_ms=0.0, jitter_ms=0.0)
 
 
-def recorded(workload: Workload, mode: str = "server_vad") -> tuple[Trace, Replica]:
+def recorded(workload: Workload, mode: str = "server_vad") -> tuple[Trace, list[UserRecord]]:
     out = io.BytesIO()
     spec = SimulationSpec(
         sessions=4,
@@ -39,14 +41,15 @@ def recorded(workload: Workload, mode: str = "server_vad") -> tuple[Trace, Repli
         speculate=True,
         turn_mode=mode,
     )
-    replica = Replica(spec, find_profile(spec.profile), 0, 4, Recorder(out))
-    replica.run()
-    return trace_of_record(out.getvalue().splitlines()), replica
+    profile = find_profile(spec.profile)
+    users = SimulatedUsers(spec, profile)
+    ended = Replica(spec, profile, 0, 4, Recorder(out), users).run()
+    return trace_of_record(out.getvalue().splitlines()), users.finish(ended)
 
 
 def test_a_trace_tells_what_the_users_did() -> None:
-    trace, replica = recorded(Workload(barge_in=0.5, turns=1000.0))
-    heard = [t for t in replica.records.turns if t.first_audible is not None]
+    trace, records = recorded(Workload(barge_in=0.5, turns=1000.0))
+    heard = [t for r in records for t in r.turns if t.first_audible is not None]
     turns = [turn for session in trace.sessions for turn in session.turns]
     assert len(trace.sessions) == 4
     assert abs(len(turns) - len(heard)) <= 4  # the last answer of each may only just have begun
@@ -55,7 +58,7 @@ def test_a_trace_tells_what_the_users_did() -> None:
     if len(spoken) == len(said):
         assert spoken == pytest.approx(said, abs=0.07)  # two frames of the detector
     broken = sum(turn.barge_in_s is not None for turn in turns)
-    assert abs(broken - len(replica.records.barge_ins)) <= 4
+    assert abs(broken - sum(len(record.barge_ins) for record in records)) <= 4
     assert broken > 5
     rests = [turn.rest_s for session in trace.sessions for turn in session.turns[1:]]
     rests = [rest for rest in rests if rest > 0]
@@ -64,10 +67,10 @@ def test_a_trace_tells_what_the_users_did() -> None:
 
 def test_a_nod_is_not_a_turn() -> None:
     workload = Workload(barge_in=0.0, backchannel=0.9, turns=1000.0)
-    trace, replica = recorded(workload, "semantic_vad")
+    trace, records = recorded(workload, "semantic_vad")
     nods = [nod for session in trace.sessions for turn in session.turns for nod in turn.nods]
-    records = replica.records
-    assert abs(len(nods) - (records.backchannels - records.backchannels_cut)) <= 4
+    said = [nod for record in records for nod in record.backchannels if not nod.cut]
+    assert abs(len(nods) - len(said)) <= 4
     assert len(nods) > 3
     assert all(0.1 <= length <= 0.8 for _, length in nods)
 

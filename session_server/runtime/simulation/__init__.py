@@ -1,16 +1,17 @@
 """Discrete-event simulation of the real core, host and scheduler on a virtual clock.
 
-`simulate(spec)` runs one; the engines are cost models from a profile and the transport is a network model.
+`Replica` runs one host; the engines are cost models from a profile, the transport is a network model, and the users are
+whoever is put into its seats: the load generator does, and its `simulation.simulate(spec)` is the way in.
 """
 
 from __future__ import annotations
 
+from engines.sim.profile import Profile as Profile
 from session_server.runtime.recorder import replay as replay
-from session_server.runtime.simulation.run import (
+from session_server.runtime.simulation.profiles import (
     check as check,
     find_profile as find_profile,
     profile_names as profile_names,
-    simulate as simulate,
 )
 from session_server.runtime.simulation.spec import (
     NetworkModel as NetworkModel,
@@ -18,9 +19,9 @@ from session_server.runtime.simulation.spec import (
     SimulationSpec as SimulationSpec,
     Span as Span,
     Workload as Workload,
+    traced as traced,
 )
-from session_server.runtime.simulation.watch import (
-    Look as Look,
-    Watch as Watch,
-    hopeless as hopeless,
+from session_server.runtime.simulation.trace import (
+    Trace as Trace,
+    read_trace as read_trace,
 )

@@ -7,22 +7,28 @@ delays the following ones; a session whose frame is not ready when its tick ends
 from __future__ import annotations
 
 import random
-from typing import Any
+from dataclasses import dataclass, field
 
 from engines.sim.profile import Profile, Table
-from session_server.runtime.simulation.measure import spread
 from session_server.runtime.simulation.spec import SimulationSpec
 
 
-def lockstep_figures(spec: SimulationSpec, profile: Profile) -> dict[str, Any]:
-    """Frames due and answered, over all replicas."""
+@dataclass(slots=True)
+class Ticks:
+    """Frames due and answered, and how late each tick's were, over all replicas."""
+
+    due: int = 0
+    answered: int = 0
+    late_ms: list[float] = field(default_factory=list)
+
+
+def run_lockstep(spec: SimulationSpec, profile: Profile) -> Ticks:
     tick_ms = float(profile.duplex["tick_ms"])
     table = Table(
         tuple(sorted((float(b), float(ms)) for b, ms in profile.duplex["step_ms"].items()))
     )
     rng = random.Random(f"{spec.seed}/lockstep")
-    due = answered = 0
-    late: list[float] = []
+    ticks = Ticks()
     for number in range(spec.replicas):
         batch = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
         free_at = 0.0
@@ -33,13 +39,7 @@ def lockstep_figures(spec: SimulationSpec, profile: Profile) -> dict[str, Any]:
                 step *= profile.spike_factor
             free_at = begin + step
             lateness = free_at - (tick + 1) * tick_ms
-            due += batch
-            answered += batch * (lateness <= 0)
-            late.append(lateness)
-    minutes = spec.seconds / 60
-    return {
-        "frames_due": due,
-        "frames_answered": answered,
-        "frame_deficit_per_min": round((due - answered) / minutes, 2),
-        "tick_lateness_ms": spread(late),
-    }
+            ticks.due += batch
+            ticks.answered += batch * (lateness <= 0)
+            ticks.late_ms.append(lateness)
+    return ticks

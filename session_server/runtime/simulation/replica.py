@@ -1,7 +1,8 @@
 """One host and its share of the sessions, in virtual time.
 
 Builds the real engine host over scripted engines, opens sessions as the workload says, and runs until the end. Owns
-the records of its users and what the stages did. Everything random comes from `seed/replica/...`.
+what its stages did and its host said; the users, and what they saw, belong to whoever puts them into their seats. Everything
+random comes from `seed/replica/...`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from session_server.core.settings import (
     TurnMode,
 )
 from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host import EngineHost
 from session_server.runtime.messages import OpenSession, SessionRefused, ToSession
 from session_server.runtime.recorder import Recorder
@@ -42,17 +43,22 @@ from session_server.runtime.simulation.host_setup import graph_of, scheduler_par
 from session_server.runtime.simulation.known_costs import teach
 from session_server.runtime.simulation.kv_link import attach_pool
 from session_server.runtime.simulation.network import Path
-from session_server.runtime.simulation.records import Records
+from session_server.runtime.simulation.records import ReplicaRecords
+from session_server.runtime.simulation.seat import NewOccupant, Seat, nobody
 from session_server.runtime.simulation.sim_session import SimSession
-from session_server.runtime.simulation.sim_user import SimUser
 from session_server.runtime.simulation.spec import SimulationSpec, Workload
+from session_server.runtime.simulation.trace import TraceSession
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
-from session_server.runtime.simulation.watch import LOOK_NS, Look, Watch
 from session_server.runtime.stage_worker import Report, Worker
 from session_server.scheduler.params import SchedulerParams
 
 _LEAD_SAMPLE_NS = 100 * NS_PER_MS
 _LEAD_SAMPLES = 600
+_COPY_LATER_S = 0.37
+LOOK_NS = 5 * NS_PER_S
+
+Watch = Callable[[int], bool]
+"""Asked every `LOOK_NS` with the simulated time: shall the run end here?"""
 
 
 @dataclass(slots=True)
@@ -72,15 +78,17 @@ class Replica:
         number: int,
         sessions: int,
         recorder: Recorder | None = None,
+        new_occupant: NewOccupant = nobody,
     ) -> None:
         self.loop = VirtualLoop()
-        self.records = Records()
+        self.records = ReplicaRecords()
         self.params = scheduler_params(spec, profile)
         self.engines: dict[Stage, ScriptedEngine] = {}
         self.workers: dict[Stage, ModelWorker] = {}
-        self.users: list[SimUser] = []
+        self.seats: list[Seat] = []
         self._spec = spec
         self._profile = profile
+        self._number = number
         self._seed = f"{spec.seed}/{number}"
         self._slots = sessions
         self._number = number
@@ -89,6 +97,7 @@ class Replica:
         self._opened = 0
         self._receiver: Callable[[ToSession], None] | None = None
         self._recorder = recorder
+        self._new_occupant = new_occupant
         self._devices: dict[str, SharedDevice] = {}
         self.said = HostRecords(self.records.counts, self.loop)
         self.kv = KvRecords(int(spec.warm_up_s * NS_PER_S))
@@ -140,7 +149,7 @@ class Replica:
         warm_up_ns = int(self._spec.warm_up_s * NS_PER_S)
         for instant in range(LOOK_NS, self._end_ns, LOOK_NS):
             self.loop.run_until(instant)
-            if watch(Look(self._number, instant, self.records)) and instant > warm_up_ns:
+            if watch(instant) and instant > warm_up_ns:
                 return instant
         return self._end_ns
 
@@ -212,6 +221,10 @@ class Replica:
 
     def _arrivals(self) -> None:
         workload, rng = self._spec.workload, random.Random(f"{self._seed}/arrivals")
+        if workload.trace is not None:
+            for slot in range(self._slots):
+                self.loop.at(int(self._traced(slot)[1] * NS_PER_S), self._open, slot)
+            return
         if workload.arrivals in ("closed", "ramp"):
             for slot in range(self._slots):
                 at = rng.uniform(0, workload.ramp_s)
@@ -233,45 +246,46 @@ class Replica:
         return self._spec.workload.barge_in if wanted is None else wanted
 
     def _open(self, slot: int) -> None:
-        spec, profile = self._spec, self._profile
+        spec = self._spec
         self._opened += 1
         name = f"s{slot}_{self._opened}"
         rng = random.Random(f"{self._seed}/{name}")
-        frame_s = profile.unit_samples / profile.rate
-        user = SimUser(
-            slot, self.loop, spec.workload, self._barge_in, spec.network, rng, self.records,
-            profile.frames_per_token * frame_s, profile.kv.input_tokens_per_s, self._user_left,
+        traced = self._traced(slot)[0] if spec.workload.trace is not None else None
+        seat = Seat(slot, self.loop, Path(spec.network, rng), self._user_left, traced)
+        seat.occupant = self._new_occupant(seat, random.Random(f"{self._seed}/{name}/user"))
+        seat.session = SimSession(
+            name, self.loop, self.host.post, seat, self._settings, self._core, self._new_id,
+            Path(spec.network, rng), seat.uplink, self.handover_ns, self._recorder, spec.release_ms,
         )  # fmt: skip
-        session = SimSession(
-            name, self.loop, self.host.post, user, self._settings, self._core, self._new_id,
-            Path(spec.network, rng), user.uplink, self.handover_ns, self._recorder,
-        )  # fmt: skip
-        user.session = session
-        self._sessions[name] = session
-        self.users.append(user)
+        self._sessions[name] = seat.session
+        self.seats.append(seat)
         self.host.post(OpenSession(name))
 
-    def _user_left(self, user: SimUser, again_s: float) -> None:
+    def _traced(self, slot: int) -> tuple[TraceSession, float]:
+        """The recorded session that this one repeats, and when it opens: copies a little after each other."""
+        trace = self._spec.workload.trace
+        assert trace is not None
+        copy, number = divmod(slot * self._spec.replicas + self._number, len(trace.sessions))
+        session = trace.sessions[number]
+        return session, session.start_s + copy * _COPY_LATER_S
+
+    def _user_left(self, seat: Seat, again_s: float) -> None:
         """In a closed loop somebody else takes the place."""
-        if user.session is not None and user.session.closed:
-            self._forget(user)
+        if seat.session is not None and seat.session.closed:
+            del self._sessions[seat.session.name]
+            self.seats.remove(seat)
         if self._spec.workload.arrivals in ("closed", "ramp"):
             at = self.loop.time + int((again_s + 0.5) * NS_PER_S)
-            self.loop.at(at, self._open, user.index)
-
-    def _forget(self, user: SimUser) -> None:
-        if user.session is not None:
-            self._sessions.pop(user.session.name, None)
-        self.users.remove(user)
+            self.loop.at(at, self._open, seat.index)
 
     # -- what is looked at
 
     def _sample_lead(self) -> None:
         """Generated and not yet played, of the session in the first place."""
         records = self.records
-        user = next((u for u in self.users if u.index == 0 and not u.left), None)
-        if user is not None and user.session is not None:
-            records.lead.append((self.loop.time, round(user.lead_s(user.session.generated), 3)))
+        seat = next((seat for seat in self.seats if seat.index == 0 and not seat.left), None)
+        if seat is not None:
+            records.lead.append((self.loop.time, round(seat.lead_s(), 3)))
         if len(records.lead) < _LEAD_SAMPLES:
             self.loop.at(self.loop.time + _LEAD_SAMPLE_NS, self._sample_lead)
 
@@ -284,9 +298,9 @@ class Replica:
         assert isinstance(vocoder, ScriptedRenderer)
         made = talker.frames * profile.unit_samples
         unvoiced = vocoder.waiting * profile.unit_samples
-        open_ = sum(user.unsettled() for user in self.users if not user.left)
-        self.records.counts["audio_ms:generated"] = made * 1000 // OUTPUT_RATE
-        self.records.wasted_samples = max(0, made - unvoiced - open_ - self.records.played_samples)
+        of_use = sum(seat.not_wasted() for seat in self.seats)
+        self.records.generated_samples = made
+        self.records.wasted_samples = max(0, made - unvoiced - of_use)
 
 
 def session_seconds(workload: Workload, barge_in: float, profile: Profile) -> float:
@@ -308,7 +322,8 @@ def _settings(spec: SimulationSpec) -> SessionSettings:
     acks = spec.network.ack_interval_ms
     lead_ms = _sent_lead_ms(spec)
     playback = PlaybackExtension(ack_interval_ms=acks, max_lead_ms=lead_ms) if acks else None
-    return SessionSettings(turn_detection=TurnDetection(mode=mode), playback=playback)
+    detection = TurnDetection(mode=mode, silence_ms=spec.silence_ms)
+    return SessionSettings(turn_detection=detection, playback=playback)
 
 
 def _sent_lead_ms(spec: SimulationSpec) -> int:

@@ -47,7 +47,7 @@ class Words:
 
     def heard(self, start: int, end: int) -> bytes:
         """As `InputAudio.heard`; the scripted engines read text, not samples."""
-        text = next((t for a, b, t in reversed(self._said) if a < end and b > start), "")
+        text = next((t for a, b, t in reversed(self._said) if t and a < end and b > start), "")
         return f"{max(0, end - start) / INPUT_RATE:.3f} {text}".encode()
 
 
@@ -67,6 +67,7 @@ class SimSession:
         up: Path,
         handover_ns: int,
         recorder: Recorder | None = None,
+        release_ms: int = 0,
     ) -> None:
         self.name = name
         if recorder is not None:
@@ -87,8 +88,9 @@ class SimSession:
         self._busy = False
         self._alarm: Alarm | None = None
         self.ears = SpeechEdges(
-            loop, up, self._heard, lambda: self.core.state, settings.turn_detection, params
-        )
+            loop, up, self._heard, lambda: self.core.state, settings.turn_detection, params,
+            release_ms=release_ms,
+        )  # fmt: skip
 
     # -- from the host
 

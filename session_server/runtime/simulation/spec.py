@@ -10,9 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from session_server.runtime.simulation.trace import Trace
+
 POLICIES = ("fcfs", "liveserve", "deadline")
 CHUNKINGS = ("stock", "adaptive")
-ARRIVALS = ("closed", "poisson", "gamma", "ramp")
+ARRIVALS = ("closed", "poisson", "gamma", "ramp", "trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Workload:
     `speech_s`: how long a user speaks; `prompt_tokens`: added to the prompt by a turn, beside its speech;
     `answer_tokens`: length of an answer; `think_s`: from the end of playback to the next word, on top of
     `think_least_s`. `arrivals`: closed (N sessions, always), poisson and gamma (sessions come at the rate that keeps N
-    of them, gamma in bursts of coefficient of variation `burst_cv`), ramp (N come evenly over `ramp_s`).
+    of them, gamma in bursts of coefficient of variation `burst_cv`), ramp (N come evenly over `ramp_s`), trace (the
+    sessions of `trace` come as they came, the first N of them, again and again, and nobody takes their place).
     `turns`: mean turns of a session, geometric; a closed loop opens another one at once.
     `barge_in`, `backchannel`: probability per answer, at `barge_in_at` of its length but not within `barge_in_least_s`.
     `backchannel_per_s`: "mhm" again and again, so many a second of answer, `backchannel_apart_s` low..high apart.
@@ -43,6 +46,8 @@ class Workload:
     `hang_up`: probability per answer that the user leaves in it; `drop`: that the connection is lost in it.
     `opening_s`: from a session's opening to the first word. `wait_limit_s`: no user waits longer for the server;
     `call_limit_s`: no session lasts longer, 0: nothing limits it.
+    `system_tokens`: what every prompt begins with; `kv_tokens_per_session`: room in the thinker's memory for each of the
+    N sessions, 0: as the spec or the profile says.
     """
 
     name: str = "mixed"
@@ -75,6 +80,19 @@ class Workload:
     ramp_s: float = 20.0
     system_tokens: int = 0
     kv_tokens_per_session: int = 0
+    trace: Trace | None = None
+
+
+def traced(trace: Trace, name: str) -> Workload:
+    """What a trace's users did, once more. Interruptions, rests and lengths are in the trace."""
+    return Workload(
+        name,
+        barge_in=0.0,
+        turns=0.0,
+        arrivals="trace",
+        system_tokens=trace.system_tokens,
+        trace=trace,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +120,8 @@ class SimulationSpec:
     `max_sessions` 0: no limit. `overrides`: scheduler parameters by name, for sweeps of their constants. `warm_up_s`:
     responses that begin before it are left out. `slices_ms`: audio of one message to the client. `tokens_run`,
     `frames_run`: tokens and frames that thinker and talker make between two decisions, as multi-step schedulers do; more
-    than 1 makes a run cheaper and coarser. `kv_pool_tokens`: the thinker's memory for prompts; 0: the profile's.
+    than 1 makes a run cheaper and coarser. `kv_pool_tokens`: the thinker's memory for prompts; 0: the profile's. `silence_ms`: silence that ends a
+    turn of server_vad. `release_ms`: how long the detector goes on reporting speech after its end.
     """
 
     profile: str = "qwen3-omni-h200"
@@ -119,6 +138,8 @@ class SimulationSpec:
     replicas: int = 1
     network: NetworkModel = field(default_factory=NetworkModel)
     turn_mode: str = "server_vad"
+    silence_ms: int = 500
+    release_ms: int = 40
     speculate: bool = False
     slices_ms: int = 100
     tokens_run: int = 1
@@ -130,6 +151,10 @@ class SimulationSpec:
         _one_of("policy", self.policy, POLICIES)
         _one_of("chunking", self.chunking, CHUNKINGS)
         _one_of("workload.arrivals", self.workload.arrivals, ARRIVALS)
+        if (self.workload.arrivals == "trace") is (self.workload.trace is None):
+            raise ValueError(
+                "workload.arrivals: trace goes with a trace, and a trace with nothing else"
+            )
         if self.sessions < 1 or not 1 <= self.replicas <= self.sessions:
             raise ValueError("need at least one session a replica")
         if self.seconds <= self.warm_up_s:

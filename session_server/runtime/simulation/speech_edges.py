@@ -20,7 +20,7 @@ from collections.abc import Callable
 from session_server.core.events import AudioAppended, Event, SpeechProbability
 from session_server.core.settings import CoreParams, TurnDetection, TurnMode
 from session_server.core.turn_taking import UNDECIDED, TurnState
-from session_server.media import INPUT_RATE, NS_PER_S
+from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
 
@@ -31,7 +31,8 @@ _QUIET = frozenset({TurnState.LISTENING, TurnState.ANSWERING, TurnState.CLOSED})
 
 
 class SpeechEdges:
-    """One session's input. `handle` feeds the core, `state` is its turn state. `whole`: every frame, for comparison."""
+    """One session's input. `handle` feeds the core, `state` is its turn state. `whole`: every frame, for comparison.
+    `release_ms`: the detector takes so much of what follows speech for speech."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class SpeechEdges:
         detection: TurnDetection,
         params: CoreParams,
         *,
+        release_ms: int = 0,
         whole: bool = False,
     ) -> None:
         self._loop = loop
@@ -50,6 +52,7 @@ class SpeechEdges:
         self._state = state
         self._origin = loop.time
         self._whole = whole
+        self._release_ns = release_ms * NS_PER_MS
         self._runs: list[tuple[int, int]] = []
         self._fed = -1
         self._next = -1
@@ -61,7 +64,7 @@ class SpeechEdges:
     def speak(self, begin: int, end: int) -> None:
         """The user will be voiced from `begin` to `end`, instants of the client."""
         first = -((self._origin + _FRAME_NS // 2 - begin) // _FRAME_NS)
-        last = (end - self._origin - _FRAME_NS // 2) // _FRAME_NS
+        last = (end + self._release_ns - self._origin - _FRAME_NS // 2) // _FRAME_NS
         if last < first:
             return
         self._runs = [*self._runs[-3:], (first, last)]

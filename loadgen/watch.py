@@ -1,24 +1,18 @@
 """Watching a run from outside, and giving it up: for progress bars, and for searches that need only a yes or no.
 
-A watcher is asked every `LOOK_NS` of simulated time and changes nothing by looking; when it says True after the warm-up
+A watcher is asked every 5 s of simulated time and changes nothing by looking; when it says True after the warm-up
 the run ends there, and its report says when (`stopped_at_s`) and covers what was until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_S, OUTPUT_RATE
-from session_server.runtime.simulation.measure import (
-    SLO_C100,
-    SLO_P90_MS,
-    SLO_P99_MS,
-    waits_ms,
-)
-from session_server.runtime.simulation.records import Records
+from loadgen.measure import SLO_C100, SLO_P90_MS, SLO_P99_MS, waits_ms
+from loadgen.records import UserRecord
+from session_server.media import OUTPUT_RATE
 
-LOOK_NS = 5 * NS_PER_S
 _MORE = 1.5
 """A run may yet bring this many times the turns that its pace so far promises."""
 _WORST_GAP = OUTPUT_RATE // 10
@@ -30,13 +24,13 @@ class Look:
 
     replica: int
     now_ns: int
-    records: Records
+    records: Sequence[UserRecord]
 
 
 Watch = Callable[[Look], bool]
 
 
-def hopeless(records: Records, warm_up_ns: int, now_ns: int, end_ns: int) -> bool:
+def hopeless(records: Sequence[UserRecord], warm_up_ns: int, now_ns: int, end_ns: int) -> bool:
     """Have so many answers failed that the SLO is missed even if every answer still to come is good?
 
     How many will come is not known: `_MORE` times the number that the pace so far gives. An answer that has failed
@@ -45,7 +39,7 @@ def hopeless(records: Records, warm_up_ns: int, now_ns: int, end_ns: int) -> boo
     measured_ns = now_ns - warm_up_ns
     if measured_ns <= 0:
         return False
-    turns = [turn for turn in records.turns if warm_up_ns <= turn.u1 <= now_ns]
+    turns = [t for record in records for t in record.turns if warm_up_ns <= t.u1 <= now_ns]
     growth = _MORE * max(1.0, (end_ns - warm_up_ns) / measured_ns)
     waits = waits_ms(turns, now_ns, SLO_P90_MS)
     late = sum(wait > SLO_P90_MS for wait in waits)

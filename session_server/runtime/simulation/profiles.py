@@ -1,0 +1,40 @@
+"""Profiles by name, from configs/profiles, or by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engines.sim.profile import Profile, load_profile
+from session_server.errors import ConfigError
+from session_server.runtime.simulation.host_setup import scheduler_params
+from session_server.runtime.simulation.spec import SimulationSpec
+
+_HERE = Path(__file__).resolve()
+_PROFILE_FOLDERS = (
+    _HERE.parents[3] / "configs" / "profiles",
+    _HERE.parents[2] / "configs" / "profiles",
+)
+"""In a checkout, and in an installed package."""
+
+
+def profile_names() -> list[str]:
+    return sorted({p.stem for folder in _PROFILE_FOLDERS for p in folder.glob("*.yaml")})
+
+
+def find_profile(name: str) -> Profile:
+    """A profile by name or path. Raises ConfigError when there is none."""
+    if name.endswith(".yaml"):
+        return load_profile(Path(name))
+    for folder in _PROFILE_FOLDERS:
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            return load_profile(path)
+    raise ConfigError(f"no profile {name}; there are {', '.join(profile_names())}")
+
+
+def check(spec: SimulationSpec) -> None:
+    """Raises ConfigError when the profile or a parameter of the scheduler is wrong."""
+    try:
+        scheduler_params(spec, find_profile(spec.profile))
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from fault
