@@ -34,6 +34,8 @@ KEPT: tuple[tuple[str, str], ...] = (
     ("heard", "slo.heard"),
     ("broken", "slo.broken"),
     ("refused", "sessions_refused"),
+    ("reload_p95_ms", "residency.on_path_reload_ms.p95"),
+    ("wasted_preload", "residency.wasted_preload_share"),
     ("errors", "errors"),
     ("given_up_at_s", "stopped_at_s"),
 )
@@ -182,7 +184,7 @@ def hold_together(points: Iterable[Point]) -> bool:
     known = list(points)
     if any(one.figures["given_up_at_s"] is not None or one.figures["refused"] for one in known):
         return False
-    total = {
+    total: dict[str, int] = {
         name: sum(one.figures[name] for one in known)
         for name in ("answers", "late", "starved", "heard", "broken")
     }

@@ -83,7 +83,11 @@ SIMULATION_ROWS: tuple[tuple[str, str], ...] = (
     ("onset -> silence p50, ms", "barge_in.stop_ms.p50"),
     ("onset -> silence p95, ms", "barge_in.stop_ms.p95"),
     ("stale samples", "barge_in.stale_samples"),
+    ("sessions offered", "admission.offered"),
     ("sessions refused", "sessions_refused"),
+    ("turns deferred", "admission.deferred"),
+    ("state reload on the path p95, ms", "residency.on_path_reload_ms.p95"),
+    ("preloaded in vain", "residency.wasted_preload_share"),
     ("errors", "errors"),
     ("frames not answered in time, per minute", "frame_deficit_per_min"),
 )

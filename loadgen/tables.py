@@ -99,7 +99,10 @@ KNEE_TITLES = (
 )
 FIGURE_TITLES = (
     "candidate", "sessions", "holds", "P90, ms", "ratio", "P99, ms", "C100", "goodput/s", "ratio", "wasted", "starved",
+    "refused", "reload p95, ms", "preloaded in vain",
 )  # fmt: skip
+_SELDOM = ("refused", "reload p95, ms", "preloaded in vain")
+"""Columns that are left out where they say nothing."""
 
 
 def comparison_tables(found: Mapping[str, Any]) -> list[tuple[str, Sequence[str], Rows]]:
@@ -108,12 +111,14 @@ def comparison_tables(found: Mapping[str, Any]) -> list[tuple[str, Sequence[str]
     for profile in found["profiles"]:
         for workload in found["workloads"]:
             cells = [cell for cell in found["cells"] if cell["place"] == [profile, workload]]
+            rows: Rows
             if found["sessions"]:
                 rows = [line for cell in cells for line in _figure_rows(found, cell)]
             else:
                 rows = [_knee_row(found, cell) for cell in cells]
             if rows:
-                titles = FIGURE_TITLES if found["sessions"] else KNEE_TITLES
+                wanted = FIGURE_TITLES if found["sessions"] else KNEE_TITLES
+                titles, rows = _telling(wanted, rows)
                 tables.append((f"{workload}, {profile}", titles, rows))
     return tables
 
@@ -151,9 +156,22 @@ def _figure_rows(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[list
             ratio(row, "goodput_per_s"),
             cell_of(row["wasted"], 3),
             cell_of(row["starved"]),
+            cell_of(row["refused"]),
+            cell_of(row["reload_p95_ms"], 1),
+            cell_of(row["wasted_preload"], 3),
         ]
         for row in cell["by_sessions"]
     ]
+
+
+def _telling(titles: Sequence[str], rows: Rows) -> tuple[list[str], Rows]:
+    """Without the columns of `_SELDOM` that have only dashes and zeros."""
+    kept = [
+        place
+        for place, title in enumerate(titles)
+        if title not in _SELDOM or any(row[place].strip("0.-") for row in rows)
+    ]
+    return [titles[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def comparison_notes(found: Mapping[str, Any]) -> str:
