@@ -6,8 +6,8 @@ blocks without computing (a file, a lock, `time.sleep`) takes nothing, and must 
 rules and banned names).
 
 A wait counts for no longer than it was asked for, and is asked for in slices, so that a wait that another process
-prolongs is seen as what it should have been. Engines' threads count as CPU time while the loop runs, and as waiting
-while it waits for them. Seconds from an arbitrary origin; never falls.
+prolongs is seen as what it should have been. Engines' threads count as CPU time while the loop runs (two at a time no
+more than one), and as waiting while it waits for them. Seconds from an arbitrary origin; never falls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SLICE_S = 0.01
+SLICE_S = 0.02
 
 
 class OwnTime:
@@ -32,13 +32,13 @@ class OwnTime:
         self._wall = wall
         self._cpu = cpu
         self._latest = 0.0
-        self._running = (0.0, cpu())
+        self._running = (0.0, cpu(), wall())
         self._waiting: tuple[float, float, float] | None = None
 
     def now(self) -> float:
         if self._waiting is None:
-            begun, at = self._running
-            now = begun + self._cpu() - at
+            begun, cpu, at = self._running
+            now = begun + min(self._cpu() - cpu, self._wall() - at)
         else:
             begun, at, most = self._waiting
             now = begun + min(self._wall() - at, most)
@@ -51,7 +51,7 @@ class OwnTime:
 
     def go_on(self) -> None:
         """It has something to do."""
-        self._running = (self.now(), self._cpu())
+        self._running = (self.now(), self._cpu(), self._wall())
         self._waiting = None
 
 

@@ -14,6 +14,10 @@ from contextlib import asynccontextmanager
 from engines.sim.wave import verify
 from tests.integration.server.caller import RATE, Caller, calling
 
+AHEAD_S = 0.9
+"""It has about its whole lead before anything happens."""
+LONGEST_WAIT_S = 0.8
+"""A piece of its audio is due each tenth of a second."""
 LONGEST_GAP_S = 0.25
 """The lead is 1 s, so a gap means that more than a second of work was done without looking at this session."""
 AFTERWARDS_S = 0.2
@@ -45,11 +49,14 @@ def assert_unbroken(caller: Caller, name: str) -> None:
     assert report.faults == (), f"{name}: {report}"
     assert report.samples > 0
     stream = caller.streams[name]
-    gap_s = stream.longest_gap_s()
+    gap_s, wait_s = stream.longest_gap_s(), stream.longest_wait_s()
     arrived = [(round(at, 3), round(total / RATE, 3)) for at, total in stream.arrivals]
     assert gap_s <= LONGEST_GAP_S, (
         f"{name} ran dry for {gap_s:.3f} s of the process's own time (load {os.getloadavg()[0]:.1f});"
         f" seconds of arrival and of audio: {arrived}"
+    )
+    assert wait_s <= LONGEST_WAIT_S, (
+        f"{name} was forgotten for {wait_s:.3f} s of the process's own time; arrivals: {arrived}"
     )
 
 
@@ -68,7 +75,7 @@ async def bystander(url: str, *, key: str | None = None) -> AsyncIterator[Bystan
     """A bystander that is already talking; it is checked at the end of the block."""
     async with calling(url, key=key) as caller:
         name = await caller.ask("Something long from the bystander")
-        await caller.hear(name, 0.05)
+        await caller.hear(name, AHEAD_S)
         beside = Bystander(caller, name)
         yield beside
         await beside.assert_undisturbed()

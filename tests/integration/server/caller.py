@@ -14,6 +14,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -35,6 +36,10 @@ class Stream:
 
     pcm: bytearray
     arrivals: list[tuple[float, int]]
+
+    def longest_wait_s(self) -> float:
+        """The longest time from one delta to the next."""
+        return max((b - a for (a, _), (b, _) in pairwise(self.arrivals)), default=0.0)
 
     def longest_gap_s(self) -> float:
         """The longest silence of a listener that plays from the first delta on."""

@@ -160,10 +160,12 @@ def heard(*arrivals: tuple[float, int], pcm: bytes | None = None) -> Caller:
 
 
 def test_a_bystander_that_got_a_late_a_lost_or_a_foreign_sample_is_disturbed():
-    in_time = ((0.0, 24_000), (1.2, 48_000))
+    in_time = ((0.0, 12_000), (0.7, 24_000), (1.2, 48_000))
     assert_unbroken(heard(*in_time), "r1")
     with pytest.raises(AssertionError, match=r"ran dry for 0\.300 s"):
-        assert_unbroken(heard((0.0, 24_000), (1.3, 48_000)), "r1")
+        assert_unbroken(heard((0.0, 12_000), (0.8, 48_000)), "r1")
+    with pytest.raises(AssertionError, match=r"forgotten for 0\.900 s"):
+        assert_unbroken(heard((0.0, 24_000), (0.9, 48_000)), "r1")
     right = expected_pcm(wave_seed("r1", 0), 0, 48_000)
     for wrong in (
         right[:2000] + right[2002:],
@@ -192,11 +194,13 @@ def test_own_time_is_cpu_time_while_it_runs_and_no_more_than_was_asked_for_while
     own.wait(0.01)
     assert spend(0.004, 0.0) == 0.504
     own.go_on()
-    assert spend(0.0, 0.1) == 0.604
+    assert spend(0.1, 0.1) == 0.604
     own.wait(0.01)
     assert spend(2.0, 0.0) == 0.614, "the machine woke it late"
     own.go_on()
     assert spend(1.0, 0.0) == 0.614
+    own.go_on()
+    assert spend(1.0, 2.0) == 1.614, "two threads at a time"
 
 
 def test_work_on_the_patient_loop_takes_time_and_a_stopped_process_does_not():
