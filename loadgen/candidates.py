@@ -17,7 +17,10 @@ from session_server.errors import ConfigError
 
 POLICIES = ("fcfs", "liveserve", "deadline")
 CHUNKINGS = ("stock", "adaptive")
-RUN_FIELDS = ("speculate", "slices_ms", "tokens_run", "frames_run", "max_sessions")
+RUN_FIELDS = (
+    "speculate", "slices_ms", "tokens_run", "frames_run", "max_sessions", "kv_pool_tokens", "silence_ms",
+    "release_ms",
+)  # fmt: skip
 """Fields of a run that `--set` may change beside the scheduler's parameters."""
 WARM_UP_S = 60.0
 _WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}

@@ -1,8 +1,9 @@
 """Workloads as YAML scenarios: how users behave and over which network, by name or by path.
 
 A scenario has `about`, `workload` (fields of `Workload`), `network` (fields of `NetworkModel`) and may `inherit` another by
-name; a section's keys replace the other's one by one, a length that states its `kind` replaces the other's whole. Every
-complaint is a ConfigError that names file and key.
+name; a section's keys replace the other's one by one, a length that states its `kind` replaces the other's whole. A trace
+(`session-loadgen trace`) is a scenario too: `system_tokens` and `sessions` stand in place of `workload`. Every complaint
+is a ConfigError that names file and key.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any
 
 import yaml
 
-from loadgen.simulation import NetworkModel, Span, Workload
+from loadgen.simulation import NetworkModel, Span, Workload, read_trace, traced
 from session_server.config.shape import build
 from session_server.errors import ConfigError
 
 KINDS = ("lognormal", "exponential", "uniform", "constant")
-PROBABILITIES = ("barge_in", "backchannel", "hang_up", "drop")
+PROBABILITIES = ("barge_in", "backchannel", "early_start", "hang_up", "drop")
 ARRIVALS = ("closed", "poisson", "gamma", "ramp")
 
 
@@ -40,12 +41,24 @@ def workload_names() -> list[str]:
 def find_workload(name: str) -> Scenario:
     """A scenario of configs/workloads by its name, or any by its path (which ends in .yaml)."""
     label, content = _read(name, ())
+    if "sessions" in content:
+        return _traced(name, label, content)
     content = _with_kinds(content)
     scenario: Scenario = build(Scenario, content, lambda _: f"workload {label}")
     named = replace(scenario.workload, name=Path(name).stem)
     for complaint in _complaints(named):
         raise ConfigError(f"workload {label}: {complaint}")
     return replace(scenario, workload=named)
+
+
+def _traced(name: str, label: str, content: Mapping[str, Any]) -> Scenario:
+    """A trace is played as it is: only the network can be stated beside it."""
+    rest = {key: content[key] for key in ("about", "network") if key in content}
+    trace = {key: value for key, value in content.items() if key not in ("name", *rest)}
+    about = {"about": "what the users of a recorded run did"}
+    scenario: Scenario = build(Scenario, about | rest, lambda _: f"workload {label}")
+    read = read_trace(trace, f"workload {label}")
+    return replace(scenario, workload=traced(read, str(content.get("name", Path(name).stem))))
 
 
 def _shipped() -> list[Any]:
@@ -109,14 +122,14 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_kinds(content: dict[str, Any]) -> dict[str, Any]:
-    """A uniform length needs no median; `Span` wants one."""
+    """`Span` wants a median, a uniform length needs none."""
     section = content.get("workload")
     if not isinstance(section, dict):
         return content
     lengths = {
         key: {"median": 0.0, **value}
         for key, value in section.items()
-        if isinstance(value, dict) and value.get("kind") == "uniform"
+        if isinstance(value, dict) and "kind" in value
     }
     return {**content, "workload": {**section, **lengths}}
 
@@ -127,7 +140,10 @@ def _complaints(workload: Workload) -> list[str]:
     for one in fields(workload):
         value = getattr(workload, one.name)
         if isinstance(value, Span):
-            found += [f"workload.{one.name}.{text}" for text in _span_complaints(value)]
+            # the mean of this one comes from `backchannel_per_s`
+            rate_elsewhere = one.name == "backchannel_apart_s"
+            complaints = _span_complaints(value, rate_elsewhere)
+            found += [f"workload.{one.name}.{text}" for text in complaints]
     for name in PROBABILITIES:
         if not 0 <= getattr(workload, name) <= 1:
             found.append(f"workload.{name}: must be within 0 and 1")
@@ -140,11 +156,12 @@ def _complaints(workload: Workload) -> list[str]:
     return found
 
 
-def _span_complaints(span: Span) -> list[str]:
+def _span_complaints(span: Span, rate_elsewhere: bool) -> list[str]:
     if span.kind not in KINDS:
         return [f"kind: must be one of {', '.join(KINDS)}, not {span.kind!r}"]
     if span.low > span.high or span.low < 0:
         return ["low: must not be negative or above high"]
-    if span.kind in ("lognormal", "exponential") and span.median <= 0:
+    needs_median = span.kind == "lognormal" or (span.kind == "exponential" and not rate_elsewhere)
+    if needs_median and span.median <= 0:
         return ["median: must be above 0"]
     return ["sigma: must not be negative"] if span.sigma < 0 else []
