@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
 from engines.cpu.smollm_tokenizer import END, START, SmolTokenizer
+from engines.trimming import first_kept
 
 DEFAULT_INSTRUCTIONS = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 EXAMPLES = (
@@ -123,22 +124,3 @@ def _schema(text: str) -> object:
 def _opens(message: ChatMessage) -> bool:
     """Whether a conversation may begin here: not with a result whose call is gone."""
     return message.kind != "result"
-
-
-def first_kept(lengths: Sequence[int], room: int, opens: Sequence[bool]) -> int:
-    """Index of the first message kept, so that those from there on fit `room` tokens; the last one stays
-    whatever its length. What is dropped grows in steps of two thirds of the room: with every step the rest is read
-    again, so there should be few, and little left."""
-    total = sum(lengths)
-    if total <= room or not lengths:
-        return 0
-    step = max(1, room * 2 // 3)
-    to_drop = -(-(total - room) // step) * step
-    first, dropped = 0, 0
-    last = len(lengths) - 1
-    while first < last and dropped < to_drop:
-        dropped += lengths[first]
-        first += 1
-    while first < last and not opens[first]:
-        first += 1
-    return first

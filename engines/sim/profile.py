@@ -43,7 +43,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """One stage. `left_context` counts frames that a chunk recomputes; `prefill_*` are the thinker's."""
+    """One stage. `left_context` counts frames that a chunk recomputes; `prefill_*` and `prompt_room` are the thinker's:
+    tokens of conversation that fit into a prompt, beyond which it is trimmed and read again (0: any number)."""
 
     stage: Stage
     device: str
@@ -59,6 +60,7 @@ class StageCost:
     prefill_batch: int = 1
     host_gap_ms: float = 0.0
     slots: int | None = None
+    prompt_room: int = 0
 
     def step_ns(self, batch: int, units: int, prompt_tokens: int = 0) -> int:
         """A step of `batch` jobs; `units`: the longest chunk where there is a gain by batching, else their sum.
@@ -78,10 +80,12 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`concurrent` 0: any number of steps at once."""
+    """`concurrent` 0: any number of steps at once. `per_session`: what every open session adds to the time of a step,
+    relative to it, where the host's own work runs on the same device."""
 
     concurrent: int = 0
     sharing: float = 1.0
+    per_session: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ class KvCosts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A model on a machine. `kind`: cascade, or duplex (lockstep, its ticks in `duplex`)."""
+    """A model on a machine. `kind`: cascade, or duplex (lockstep, its ticks in `duplex`). `tokens_per_word` decides
+    how soon a first clause is written, for talkers that need one."""
 
     name: str
     kind: str = "cascade"
@@ -106,6 +111,7 @@ class Profile:
     rate: int = 24_000
     frames_per_token: float = 3.75
     frames_per_char: float = 5.0
+    tokens_per_word: float = 1.0
     handover_ms: float = 0.0
     jitter_sigma: float = 0.05
     spike_every: int = 1000
@@ -126,11 +132,12 @@ class Profile:
 
 
 _KEYS = {
-    "name", "inherit", "kind", "unit_samples", "rate", "frames_per_token", "frames_per_char", "handover_ms",
+    "name", "inherit", "kind", "unit_samples", "rate", "frames_per_token", "frames_per_char", "tokens_per_word",
+    "handover_ms",
     "jitter", "stages", "devices", "kv", "scheduler", "duplex", "about",
 }  # fmt: skip
 _STAGE_KEYS = {
-    "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots",
+    "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots", "prompt_room",
 }  # fmt: skip
 
 
@@ -176,8 +183,8 @@ def parse_profile(content: Mapping[str, Any], where: str) -> Profile:
         plain = {
             key: content[key]
             for key in (
-                "kind", "unit_samples", "rate", "frames_per_token", "frames_per_char", "handover_ms",
-                "scheduler", "duplex",
+                "kind", "unit_samples", "rate", "frames_per_token", "frames_per_char", "tokens_per_word",
+                "handover_ms", "scheduler", "duplex",
             )
             if key in content
         }  # fmt: skip
@@ -217,6 +224,7 @@ def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:
         prefill_batch=int(prefill.get("max_batch", 1)),
         host_gap_ms=float(content.get("host_gap_ms", 0.0)),
         slots=content.get("slots"),
+        prompt_room=int(content.get("prompt_room", 0)),
     )
 
 

@@ -13,57 +13,28 @@ from dataclasses import dataclass, field
 
 from engines.base import (
     AcousticFrames,
-    Capabilities,
     ClauseJob,
     JobKey,
-    NoCapacity,
     Pcm,
     Spectra,
     Speech,
     Stage,
     StepRequest,
     StepResult,
-    ThinkJob,
-    TokenOutput,
     Transcript,
     TurnJudgement,
     UtteranceJob,
 )
-from engines.sim.kv_memory import Memory, Unlimited
 from engines.sim.profile import Profile, StageCost
+from engines.sim.scripted_base import Scripted
+from engines.sim.scripted_thinker import (
+    TOKEN_CHARS as TOKEN_CHARS,
+    WORDS as WORDS,
+    ScriptedThinker as ScriptedThinker,
+)
 
-WORDS = ("sea ",) * 11 + ("sea. ",)
-"""One token each: four characters, a sentence of twelve."""
 _LOUD = (b"\x00\x20" + b"\x00\xe0") * 24_000
 """Two seconds of a tone at a quarter of full scale."""
-
-
-class Scripted:
-    """What all of them share: a table of jobs and the price of a step."""
-
-    def __init__(self, profile: Profile, cost: StageCost) -> None:
-        self.profile = profile
-        self.cost = cost
-        self.cost_ns = 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        cost, profile = self.cost, self.profile
-        audio = cost.stage in (Stage.TALKER, Stage.CODEC, Stage.VOCODER)
-        return Capabilities(
-            cost.stage,
-            cost.max_batch,
-            cost.slots,
-            unit_samples=profile.unit_samples if audio else 0,
-            unit_rate=profile.rate if audio else 0,
-            streams_text=cost.stage is Stage.TALKER and profile.streams_text,
-        )
-
-    def load(self) -> None:
-        """Nothing to read."""
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 class ScriptedEars(Scripted):
@@ -94,120 +65,6 @@ class ScriptedEars(Scripted):
 
     def release(self, key: JobKey) -> None:
         self._jobs.pop(key, None)
-
-
-@dataclass(slots=True)
-class _Thought:
-    session: str
-    prompt: int
-    unread: int
-    answer: int
-    cached: int
-    wait_ns: int
-    limit: int
-    given: int = 0
-
-
-class ScriptedThinker(Scripted):
-    """Reads the part of the prompt that is new to its session, then gives a token a step."""
-
-    def __init__(
-        self, profile: Profile, cost: StageCost, system_tokens: int = 0, run: int = 1
-    ) -> None:
-        super().__init__(profile, cost)
-        self._run = run
-        self.memory: Memory = Unlimited()
-        self.tokens_read = 0
-        self.tokens_given = 0
-        self._system_tokens = system_tokens
-        self._jobs: dict[JobKey, _Thought] = {}
-
-    def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, ThinkJob):
-            raise ValueError("the thinker takes a ThinkJob")
-        if self.cost.slots is not None and len(self._jobs) >= self.cost.slots:
-            raise NoCapacity
-        total, new, answer = self._prompt(job)
-        held, wait_ns = self.memory.begin(key.session, total, total + answer)
-        cached = min(held, max(0, total - (0 if job.warm else new)))
-        unread = max(0 if job.warm else 1, total - cached)
-        limit = answer if job.max_tokens is None else min(answer, job.max_tokens)
-        limit = 0 if job.warm else max(1, limit)
-        self._jobs[key] = _Thought(key.session, total, unread, answer, cached, wait_ns, limit)
-
-    def _prompt(self, job: ThinkJob) -> tuple[int, int, int]:
-        """Tokens of the whole prompt, of its last user message, and of the answer."""
-        total, new, answer = self._system_tokens, 0, 0
-        for message in job.messages:
-            if message.role == "user":
-                words = message.content.split()
-                new, answer = (int(words[3]), int(words[5])) if len(words) > 5 else (1, 1)
-                total += new
-            else:
-                total += len(message.content) // 4
-        return total, new, 0 if job.warm else answer
-
-    def sizes(self, job: object) -> tuple[int, int]:
-        """Tokens of the job's prompt and answer; a job that only reads has no answer."""
-        if not isinstance(job, ThinkJob):
-            raise ValueError("the thinker takes a ThinkJob")
-        total, _, answer = self._prompt(job)
-        return total, answer if job.warm else max(1, answer)
-
-    def held_tokens(self, key: JobKey) -> int | None:
-        """What the session's state holds with this job's part so far; None for a job that never began."""
-        job = self._jobs.get(key)
-        return None if job is None else job.prompt - job.unread + job.given
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A prompt is whole when it starts."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        results, reading, decoding, wait, longest = [], 0, 0, 0, 1
-        for request in batch:
-            key = request.key
-            job = self._jobs[key]
-            if job.unread:
-                units = min(max(1, request.max_units), job.unread)
-                job.unread -= units
-                reading += units
-                wait, job.wait_ns = max(wait, job.wait_ns), 0
-                if job.unread or not job.limit:
-                    done = not job.unread
-                    results.append(StepResult(key, TokenOutput(None), units, finished=done))
-                else:
-                    results.append(self._tokens(key, job, 1))  # with the first token
-            else:
-                decoding += 1
-                results.append(self._tokens(key, job, self._run))
-                longest = max(longest, results[-1].units)
-        self.tokens_read += reading
-        decode_ns = self.cost.step_ns(decoding, decoding) * longest if decoding else 0
-        read_ns = self.cost.step_ns(0, 0, reading) if reading else 0
-        self.cost_ns = wait + decode_ns + read_ns
-        return results
-
-    def _tokens(self, key: JobKey, job: _Thought, most: int) -> StepResult:
-        count = min(most, job.limit - job.given)
-        if count <= 0:
-            return StepResult(key, TokenOutput("", "stop", job.prompt, job.cached, 0), 0, True)
-        text = "".join(WORDS[(job.given + i) % len(WORDS)] for i in range(count))
-        job.given += count
-        self.tokens_given += count
-        if job.given < job.limit:
-            return StepResult(key, TokenOutput(text), count)
-        reason = "stop" if job.given == job.answer else "max_output_tokens"
-        end = TokenOutput(text, reason, job.prompt, job.cached, job.given)
-        return StepResult(key, end, count, finished=True)
-
-    def release(self, key: JobKey) -> None:
-        job = self._jobs.pop(key, None)
-        if job is not None:
-            self.memory.end(job.session, job.prompt - job.unread + job.given)
-
-    def forget(self, session: str) -> None:
-        """The session is over."""
-        self.memory.forget(session)
 
 
 @dataclass(slots=True)

@@ -192,7 +192,8 @@ class Replica:
         device = self._devices.get(name)
         if device is None:
             limits = self._profile.devices.get(name, Device())
-            device = self._devices[name] = SharedDevice(self.loop, limits)
+            device = SharedDevice(self.loop, limits, lambda: len(self._sessions))
+            self._devices[name] = device
         rng = random.Random(f"{self._seed}/{spec.stage.value}")
         worker = ModelWorker(spec.stage, engine, self._profile, device, self.loop, rng, report)
         self.workers[spec.stage] = worker

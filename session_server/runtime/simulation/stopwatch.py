@@ -1,13 +1,15 @@
 """Steps of real engines, timed one by one: what `session-loadgen profile` measures.
 
 Owns the order of the work: the talker speaks sentences, codec and vocoder make them sound, recognition and turn model
-hear that sound, the thinker reads and answers. Everything runs on the calling thread, one step at a time, so that
-nothing but the machine's other work disturbs a figure. Times are milliseconds, audio is seconds of INPUT_RATE.
+hear that sound, the thinker reads and answers. The three take turns, step by step, as in a conversation: an engine in a
+loop of its own would find its data in the caches and look faster than it serves. Everything runs on the calling thread.
+What an engine does when a job starts or is fed belongs to its next step, as on a stage's thread. Times are
+milliseconds, audio is seconds of INPUT_RATE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,9 +49,13 @@ QUESTIONS = (
     "What should I cook for my friends tonight?",
 )
 _INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in plain words."
-_CHUNKS = (4, 8, 16, 32)
+_CHUNKS = (4, 8, 16)
+_USUAL_CHUNK = 32
 _PARTIAL_S = 0.3
-_ANSWER_TOKENS = 24
+_STEPS_EACH = 6
+_HISTORY = (0, 2, 4, 7)
+"""Turns before the question: prompts of 100 to 600 tokens."""
+_OVER = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,15 @@ class Timing:
 
 @dataclass(slots=True)
 class Timings:
-    """All steps, and the lengths that the engines gave to speech. `context`: tokens before a decoding step."""
+    """All steps, and what the engines made of how much: frames of characters (talker), characters and words of tokens
+    (thinker)."""
 
     steps: list[Timing] = field(default_factory=list)
     characters: int = 0
     frames: int = 0
     text: int = 0
+    words: int = 0
     tokens: int = 0
-    context: int = 0
 
 
 class Stopwatch:
@@ -96,15 +103,18 @@ class Stopwatch:
         self._repeats = repeats
         self._progress = progress
         self._jobs = 0
+        self._owed_ns = dict.fromkeys(engines, 0)
 
     def run(self) -> Timings:
         """Raises EngineFault when an engine fails a step."""
+        for _ in self._speak():
+            pass
         for lap in range(self._repeats):
-            self.sounds = [_for_ears(sound) for sound in self._speak()]
-            self._progress((lap + 0.4) / self._repeats)
-            self._hear()
-            self._progress((lap + 0.6) / self._repeats)
-            self._think()
+            tasks = [self._speak(), self._hear(tuple(self.sounds)), self._think()]
+            for done, step in enumerate(_in_turns(tasks)):
+                del step
+                if done % 64 == 0:
+                    self._progress((lap + min(0.9, done / 700)) / self._repeats)
             self._progress((lap + 1) / self._repeats)
         return self.timings
 
@@ -119,28 +129,44 @@ class Stopwatch:
     ) -> list[StepResult]:
         begun = self._clock.now()
         results = self._engines[stage].step(batch)
-        ms = (self._clock.now() - begun) / NS_PER_MS
+        ms = (self._clock.now() - begun + self._owed_ns[stage]) / NS_PER_MS
+        self._owed_ns[stage] = 0
         for result in results:
             if result.error is not None:
                 raise EngineFault(f"{stage.value}: {result.error}")
         self.timings.steps.append(Timing(stage, 0 if prompt else len(batch), units, ms, prompt))
         return results
 
+    def _start(self, stage: Stage, key: JobKey, job: object) -> None:
+        begun = self._clock.now()
+        self._engines[stage].start(key, job)
+        self._owed_ns[stage] += self._clock.now() - begun
+
+    def _feed(self, stage: Stage, key: JobKey, payload: object, last: bool) -> None:
+        begun = self._clock.now()
+        self._engines[stage].feed(key, payload, last)
+        self._owed_ns[stage] += self._clock.now() - begun
+
     # -- speech
 
-    def _speak(self) -> list[bytes]:
-        """Every sentence in chunks of every size; the sound of each, s16le at OUTPUT_RATE."""
-        speeches = [self._plan(sentence) for sentence in SENTENCES]
-        sounds = [self._render([speech], 16)[0] for speech in speeches]
+    def _speak(self) -> Iterator[None]:
+        """Every sentence, and one in chunks and batches of every size. Yields after each step."""
+        speeches: list[Speech] = []
+        sounds: list[bytes] = []
+        for sentence in SENTENCES:
+            speech = self._plan(sentence)
+            yield
+            speeches.append(speech)
+            sounds += yield from self._render([speech], _USUAL_CHUNK)
+        self.sounds = [_for_ears(sound) for sound in sounds]
         for frames in _CHUNKS:
-            self._render([speeches[-1]], frames)
+            yield from self._render([speeches[2]], frames)
         for size in (2, 4):
-            self._render(speeches[-1:] * size, 16)
-        return sounds
+            yield from self._render([speeches[2]] * size, _USUAL_CHUNK)
 
     def _plan(self, text: str) -> Speech:
         key, talker = self._key(), self._engines[Stage.TALKER]
-        talker.start(key, ClauseJob(text, self._voice))
+        self._start(Stage.TALKER, key, ClauseJob(text, self._voice))
         result = self._step(Stage.TALKER, [StepRequest(key, 1)], len(text))[0]
         talker.release(key)
         if not isinstance(result.output, Speech):
@@ -149,25 +175,26 @@ class Stopwatch:
         self.timings.frames += result.output.units
         return result.output
 
-    def _render(self, speeches: Sequence[Speech], frames: int) -> list[bytes]:
-        """Some clauses side by side through codec and vocoder, `frames` at a time."""
-        codec, vocoder = self._engines[Stage.CODEC], self._engines[Stage.VOCODER]
+    def _render(
+        self, speeches: Sequence[Speech], frames: int
+    ) -> Generator[None, None, list[bytes]]:
+        """Some clauses side by side through codec and vocoder, `frames` at a time; their sounds at OUTPUT_RATE."""
         keys = [self._key() for _ in speeches]
         for key, speech in zip(keys, speeches, strict=True):
-            for engine in (codec, vocoder):
-                engine.start(key, SpeechJob(self._voice))
-            codec.feed(key, speech.frames, last=True)
+            for stage in (Stage.CODEC, Stage.VOCODER):
+                self._start(stage, key, SpeechJob(self._voice))
+            self._feed(Stage.CODEC, key, speech.frames, last=True)
         sounds, left = dict.fromkeys(keys, b""), list(keys)
         while left:
-            left = self._render_chunk(left, frames, sounds)
+            left = yield from self._render_chunk(left, frames, sounds)
         for key in keys:
-            codec.release(key)
-            vocoder.release(key)
+            self._engines[Stage.CODEC].release(key)
+            self._engines[Stage.VOCODER].release(key)
         return list(sounds.values())
 
     def _render_chunk(
         self, keys: list[JobKey], frames: int, sounds: dict[JobKey, bytes]
-    ) -> list[JobKey]:
+    ) -> Generator[None, None, list[JobKey]]:
         """One step of each stage at its largest batch; who is not at the end."""
         left = []
         for group in _groups(keys, self._engines[Stage.CODEC].capabilities.max_batch):
@@ -177,9 +204,10 @@ class Stopwatch:
             for result in coded:
                 if isinstance(result.output, Spectra):
                     payload = result.output.payload
-                    self._engines[Stage.VOCODER].feed(result.key, payload, result.finished)
+                    self._feed(Stage.VOCODER, result.key, payload, result.finished)
                 if not result.finished:
                     left.append(result.key)
+            yield
         for group in _groups(keys, self._engines[Stage.VOCODER].capabilities.max_batch):
             requests = [StepRequest(key, frames) for key in group]
             made = self._step(Stage.VOCODER, requests, len(group) * frames)
@@ -187,6 +215,7 @@ class Stopwatch:
             for result in made:
                 if isinstance(result.output, Pcm):
                     sounds[result.key] += result.output.pcm
+            yield
         return left
 
     def _correct_units(self, units: int) -> None:
@@ -196,32 +225,37 @@ class Stopwatch:
 
     # -- hearing
 
-    def _hear(self) -> None:
+    def _hear(self, sounds: Sequence[bytes]) -> Iterator[None]:
         """Each sound as a growing utterance, as turns are recognised; then judged."""
-        for pcm in self.sounds:
+        for pcm in sounds:
             session = self._key().work
             step = int(_PARTIAL_S * INPUT_RATE) * 2
             for end in range(2 * step, len(pcm), step):
                 self._recognise(session, pcm[:end], partial=True)
+                yield
             self._recognise(session, pcm, partial=False)
+            yield
+            self._recognise(self._key().work, pcm, partial=False)  # one that was not heard growing
+            yield
             if Stage.TURN in self._engines:
                 self._judge(pcm)
+                yield
 
     def _recognise(self, session: str, pcm: bytes, *, partial: bool) -> None:
         key, engine = self._key(session), self._engines[Stage.ASR]
-        engine.start(key, UtteranceJob(pcm, partial))
+        self._start(Stage.ASR, key, UtteranceJob(pcm, partial))
         self._step(Stage.ASR, [StepRequest(key, 1)], len(pcm) / 2 / INPUT_RATE)
         engine.release(key)
 
     def _judge(self, pcm: bytes) -> None:
         key, engine = self._key(), self._engines[Stage.TURN]
-        engine.start(key, UtteranceJob(pcm))
+        self._start(Stage.TURN, key, UtteranceJob(pcm))
         self._step(Stage.TURN, [StepRequest(key, 1)], len(pcm) / 2 / INPUT_RATE)
         engine.release(key)
 
     # -- thinking
 
-    def _think(self) -> None:
+    def _think(self) -> Iterator[None]:
         """Several sessions read in pieces of several sizes, then answer in every batch size."""
         engine = self._engines[Stage.THINKER]
         slots = min(engine.capabilities.slots or 8, 8)
@@ -230,28 +264,30 @@ class Stopwatch:
         ]
         growing = []
         for number, key in enumerate(keys):
-            engine.start(key, _prompt(number))
-            if self._read(key, (16, 64, 32, 8)[number % 4]):
+            self._start(Stage.THINKER, key, _prompt(number))
+            goes_on = yield from self._read(key, (16, 64, 32, 24)[number % 4])
+            if goes_on:
                 growing.append(key)
         for size in range(len(growing), 0, -1):
-            growing = self._decode(growing[:size])
+            growing = yield from self._decode(growing[:size])
         for key in keys:
             engine.release(key)
 
-    def _read(self, key: JobKey, width: int) -> bool:
+    def _read(self, key: JobKey, width: int) -> Generator[None, None, bool]:
         """Whether the answer goes on after its first token."""
         while True:
             result = self._step(Stage.THINKER, [StepRequest(key, width)], 1, prompt=width)[0]
             last = self.timings.steps[-1]
             self.timings.steps[-1] = Timing(last.stage, 0, 1, last.ms, max(1, result.units))
+            yield
             if result.finished:
                 return False
             if isinstance(result.output, TokenOutput) and result.output.text is not None:
                 return True
 
-    def _decode(self, keys: list[JobKey]) -> list[JobKey]:
+    def _decode(self, keys: list[JobKey]) -> Generator[None, None, list[JobKey]]:
         """A few steps of a batch; the jobs that go on."""
-        for _ in range(max(2, _ANSWER_TOKENS // 8)):
+        for _ in range(_STEPS_EACH):
             if not keys:
                 break
             requests = [StepRequest(key, 1) for key in keys]
@@ -259,15 +295,28 @@ class Stopwatch:
             for result in results:
                 if isinstance(result.output, TokenOutput) and result.output.text:
                     self.timings.text += len(result.output.text)
+                    self.timings.words += result.output.text.count(" ")
                     self.timings.tokens += 1
             keys = [result.key for result in results if not result.finished]
+            yield
         return keys
+
+
+def _in_turns(tasks: Sequence[Iterator[None]]) -> Iterator[None]:
+    """A step of each, again and again, until all are done."""
+    left = list(tasks)
+    while left:
+        for task in tuple(left):
+            if next(task, _OVER) is _OVER:
+                left.remove(task)
+            else:
+                yield
 
 
 def _prompt(number: int) -> ThinkJob:
     """A conversation with `number` turns behind it."""
     said: list[ChatMessage] = []
-    for turn in range(number % 4):
+    for turn in range(_HISTORY[number % len(_HISTORY)]):
         said.append(ChatMessage("user", QUESTIONS[(number + turn) % len(QUESTIONS)]))
         said.append(ChatMessage("assistant", " ".join(SENTENCES[2:])))
     said.append(ChatMessage("user", QUESTIONS[number % len(QUESTIONS)]))

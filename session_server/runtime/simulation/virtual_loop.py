@@ -99,11 +99,15 @@ class VirtualLoop:
 
 
 class SharedDevice:
-    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run."""
+    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run, and the
+    more `sessions` the host serves there."""
 
-    def __init__(self, loop: VirtualLoop, limits: Device) -> None:
+    def __init__(
+        self, loop: VirtualLoop, limits: Device, sessions: Callable[[], int] = lambda: 0
+    ) -> None:
         self._loop = loop
         self._limits = limits
+        self._sessions = sessions
         self._running = 0
         self._waiting: deque[tuple[int, Callable[[int], object]]] = deque()
 
@@ -114,6 +118,8 @@ class SharedDevice:
             return
         if self._running and self._limits.sharing != 1.0:
             work_ns = int(work_ns / self._limits.sharing)
+        if self._limits.per_session:
+            work_ns = int(work_ns * (1.0 + self._limits.per_session * self._sessions()))
         self._running += 1
         self._loop.post(self._loop.time + work_ns, self._over, work_ns, done)
 

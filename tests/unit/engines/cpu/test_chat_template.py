@@ -3,10 +3,11 @@
 import pytest
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
-from engines.cpu.chat_template import ChatTemplate, first_kept, render_call
+from engines.cpu.chat_template import ChatTemplate, render_call
 from engines.cpu.smollm_tokenizer import END, START, SmolTokenizer
 from engines.model_files import SMOLLM_TOKENIZER
 from engines.model_store import ModelStore
+from engines.trimming import first_kept
 
 pytestmark = pytest.mark.unit
 
