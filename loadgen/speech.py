@@ -82,6 +82,14 @@ def clip_from_pcm(name: str, pcm: bytes, text: str | None) -> Clip:
     )
 
 
+def swallowed(clip: Clip, length_ns: int) -> Clip:
+    """The beginning of a sentence that is not gone on with: so much of its speech, in whole frames."""
+    frame_ns = samples_to_ns(FRAME_SAMPLES, MIC_RATE)
+    frames = min(len(clip.frames), max(1, round((clip.onset_ns + length_ns) / frame_ns)))
+    end_ns = min(clip.end_ns, frames * frame_ns)
+    return Clip(f"{clip.name} ...", None, clip.frames[:frames], clip.onset_ns, end_ns)
+
+
 def read_pcm(path: Path) -> bytes:
     """A sound file as s16le mono at 24 kHz. Raises ConfigError naming the file."""
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from loadgen.audible import LoudWindows
 from loadgen.microphone import Microphone
 from loadgen.records import ResponseIds, UserRecord
-from loadgen.speech import Clip
+from loadgen.speech import Clip, swallowed
 from loadgen.users import events
 from loadgen.users.drawn import DrawnScript
 from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, Truncate, Utterance
@@ -26,6 +26,7 @@ from loadgen.users.state import State
 from loadgen.users.user import VirtualUser
 from loadgen.wire import ServerEvent, acknowledge, session_update, truncate
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.spec import Span, Workload
 
 ACK_INTERVAL_MS = 200
@@ -76,18 +77,19 @@ class Lines:
     questions: Sequence[Clip]
     interruptions: Sequence[Clip]
     backchannels: Sequence[Clip] = ()
-    false_starts: Sequence[Clip] = ()
 
 
 class _Voice:
-    """Speaks the lines; clips have the length they have."""
+    """Speaks the lines; clips have the length they have. A false start is the beginning of a question, of a drawn length."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, workload: Workload, rng: random.Random) -> None:
+        self._workload = workload
+        self._rng = rng
         self._clips = {
             Kind.QUESTION: lines.questions,
             Kind.INTERRUPTION: lines.interruptions,
             Kind.BACKCHANNEL: lines.backchannels,
-            Kind.FALSE_START: lines.false_starts,
+            Kind.FALSE_START: lines.questions,
         }
         self._said = dict.fromkeys(Kind, 0)
 
@@ -97,6 +99,9 @@ class _Voice:
             return None
         clip = clips[self._said[kind] % len(clips)]
         self._said[kind] += 1
+        if kind is Kind.FALSE_START:
+            length_ns = int(draw(self._workload.false_start_s, self._rng) * NS_PER_S)
+            clip = swallowed(clip, length_ns)
         # the first frame, sent at the instant at which it is begun, was captured in the 20 ms before
         onset, end = clip.onset_ns - QUANTUM_NS, clip.end_ns - QUANTUM_NS
         return Utterance(clip.text, onset, end, clip)
@@ -115,7 +120,7 @@ class WireClient:
         rng: random.Random,
         now: int,
     ) -> None:
-        script = DrawnScript(plan.workload, _Voice(lines), rng, plan.turns)
+        script = DrawnScript(plan.workload, _Voice(lines, plan.workload, rng), rng, plan.turns)
         acks = ACK_INTERVAL_MS * NS_PER_MS if plan.playback else 0
         self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
         self.lost = False

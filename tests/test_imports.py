@@ -93,6 +93,14 @@ def test_pure_packages_touch_nothing_that_acts(name: str) -> None:
         assert imported.split(".")[0] not in FORBIDDEN_IN_PURE, f"{name} imports {imported}"
 
 
+@pytest.mark.parametrize("name", sorted(n for n in MODULES if within(n, {"loadgen.users"})))
+def test_virtual_users_are_pure(name: str) -> None:
+    """Randomness is injected, so `random` is there to name its type; how a wire spells anything is the driver's."""
+    forbidden = (FORBIDDEN_IN_PURE - {"random"}) | {"json", "base64", "msgspec", "websockets"}
+    for imported in imports(MODULES[name]):
+        assert imported.split(".")[0] not in forbidden, f"{name} imports {imported}"
+
+
 def test_the_rules_cover_every_module() -> None:
     assert all(rule_for(name) for name in MODULES)
 

@@ -29,32 +29,32 @@ class _Open:
 
 
 class Acks:
-    """Decides which items are due for a report."""
+    """Decides which items are due for a report. `still`: some item waits for audio, or for its turn, before it can be reported on;
+    then `look` again when there is more."""
 
-    __slots__ = ("_open", "_player", "due", "interval_ns")
+    __slots__ = ("_open", "_player", "due", "interval_ns", "still")
 
     def __init__(self, player: Player, interval_ns: int) -> None:
         self.interval_ns = interval_ns
         self.due = NEVER
+        self.still = False
         self._player = player
         self._open: list[_Open] = []
 
     def watch(self, part: Part) -> None:
         """Report on this part until its final report."""
         self._open.append(_Open(part))
-
-    @property
-    def still(self) -> bool:
-        """Some part waits for audio, or for its turn, before it can be reported on."""
-        return any(entry.due == NEVER for entry in self._open)
+        self.still = True
 
     def look(self, now: int) -> None:
         """Something has begun, stopped or ended."""
-        due = NEVER
+        due, still = NEVER, False
         for entry in self._open:
             entry.due = self._next(entry, now)
-            due = min(due, entry.due)
-        self.due = due
+            if entry.due < due:
+                due = entry.due
+            still = still or entry.due == NEVER
+        self.due, self.still = due, still
 
     def report(self, now: int) -> list[Intent]:
         """The reports to send now."""

@@ -82,9 +82,14 @@ class Notes:
         if self.record.turns and not self.turn.ended:
             self._close(self.turn, answer, ended, now)
 
-    def finish(self, now: int) -> UserRecord:
-        """The record, with what is known only at the end."""
+    def finish(self, answer: Answer | None, now: int) -> UserRecord:
+        """The record, with what is known only at the end. `answer`: that the user waits for or hears; its turn stays open, and
+        counts with what was heard of it."""
         listener = self._listener
+        if answer is not None and self.record.turns and not self.turn.ended:
+            self._heard(self.turn, answer, now)
+        if self._overlap is not None:
+            self._heard(self._overlap.turn, self._overlap.answer, now)
         answers = listener.answers.values()
         self.record.played_samples = sum(listener.played(answer, now) for answer in answers)
         for barge_in, answer in self._overlaps:
@@ -96,10 +101,13 @@ class Notes:
         turn.ended = ended
         turn.end = now
         if answer is not None:
-            self._note_duck(answer)
-            turn.gaps = answer.gaps()
-            turn.received = answer.received()
-            turn.played = self._listener.played(answer, now)
+            self._heard(turn, answer, now)
+
+    def _heard(self, turn: Turn, answer: Answer, now: int) -> None:
+        self._note_duck(answer)
+        turn.gaps = answer.gaps()
+        turn.received = answer.received()
+        turn.played = self._listener.played(answer, now)
 
     # -- sounds that mean nothing
 

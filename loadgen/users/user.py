@@ -104,7 +104,7 @@ class VirtualUser:
 
     def finish(self, now: int) -> UserRecord:
         """The record, with what is known only at the end."""
-        return self._notes.finish(min(now, self._ended_at))
+        return self._notes.finish(self._answer, min(now, self._ended_at))
 
     def played(self, response: str, now: int) -> int | None:
         """Samples of it that the sound card has taken; None for an answer that was never begun here."""
