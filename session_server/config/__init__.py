@@ -17,6 +17,7 @@ from session_server.config.tree import (
     ServerConfig,
     SessionConfig,
     VadConfig,
+    WebRtcConfig,
 )
 from session_server.config.variables import misspelt
 
@@ -34,6 +35,7 @@ __all__ = [
     "SessionConfig",
     "Setting",
     "VadConfig",
+    "WebRtcConfig",
     "load",
     "misspelt",
     "shipped",

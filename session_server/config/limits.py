@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,11 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "server.outbox_bytes": (512 * 1024, _GIB),
     "server.outbox_wait_s": (0.1, 600),
     "server.send_buffer_bytes": (0, 64 * 1024 * 1024),
+    "webrtc.connect_s": (1, 600),
+    "webrtc.silence_s": (0.3, 600),
+    "webrtc.max_setups": (1, 1000),
+    "webrtc.max_message_bytes": (16 * 1024, 256 * 1024),
+    "webrtc.path_delay_ms": (0, 1000),
     "auth.max_secrets": (1, 1_000_000),
     "limits.retry_after_s": (1, 3600),
     "drain.answer_s": (0, 3600),
@@ -134,6 +140,22 @@ def _proper_keys(value: object) -> str | None:
     return None
 
 
+def _ice_urls(value: object) -> str | None:
+    urls = value if isinstance(value, tuple) else ()
+    if all(url.startswith(("stun:", "stuns:", "turn:", "turns:")) for url in urls):
+        return None
+    return "each must begin with stun: or turn: (also stuns:, turns:)"
+
+
+def _addresses(value: object) -> str | None:
+    for name in value if isinstance(value, tuple) else ():
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return f"{name!r} is not an IP address"
+    return None
+
+
 _TEXTS: dict[str, Callable[[object], str | None]] = {
     "server.host": _not_empty,
     "server.model": _not_empty,
@@ -141,4 +163,6 @@ _TEXTS: dict[str, Callable[[object], str | None]] = {
     "models.voices": _not_empty,
     "auth.keys": _proper_keys,
     "observability.record_file": _not_blank,
+    "webrtc.ice_servers": _ice_urls,
+    "webrtc.host_addresses": _addresses,
 }

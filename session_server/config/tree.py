@@ -1,7 +1,7 @@
 """The whole configuration as one frozen tree of data classes.
 
 Owns names, types and defaults. Values come from `session_server.config.sources`; bounds are in
-`session_server.config.limits`. Units are in the names. Secrets (`auth.keys`) are never printed.
+`session_server.config.limits`. Units are in the names. Secrets (SECRET_KEYS) are never printed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,23 @@ class AuthConfig:
 
     keys: tuple[str, ...] = ()
     max_secrets: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WebRtcConfig:
+    """Calls over WebRTC. `ice_servers`: `stun:` and `turn:` URLs; user name and credential are for the TURN ones.
+    `host_addresses`: the addresses of this machine that are offered; none: all."""
+
+    enabled: bool = True
+    ice_servers: tuple[str, ...] = ()
+    turn_username: str | None = None
+    turn_credential: str | None = None
+    host_addresses: tuple[str, ...] = ()
+    connect_s: float = 15.0
+    silence_s: float = 3.0
+    max_setups: int = 4
+    max_message_bytes: int = 262_144
+    path_delay_ms: int = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +127,7 @@ class Config:
 
     graph: Graph
     server: ServerConfig = field(default_factory=ServerConfig)
+    webrtc: WebRtcConfig = field(default_factory=WebRtcConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     drain: DrainConfig = field(default_factory=DrainConfig)
@@ -122,4 +140,4 @@ class Config:
     observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)
 
 
-SECRET_KEYS = frozenset({"auth.keys"})
+SECRET_KEYS = frozenset({"auth.keys", "webrtc.turn_credential"})

@@ -30,6 +30,19 @@ class PurgeAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldAudio:
+    """Where the server plays: send silence from now on, and keep what is queued."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAudio:
+    """Go on after `HoldAudio`; with a response, again from this sample of it: the listener was mute."""
+
+    response_id: str | None = None
+    from_sample: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CloseConnection:
     code: int
     reason: str
@@ -165,6 +178,6 @@ class Count:
 
 
 Command = (
-    SendAudio | PurgeAudio | CloseConnection | Recognise | JudgeTurn | StartGeneration | AdoptDraft
+    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | StartGeneration | AdoptDraft
     | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
 )  # fmt: skip

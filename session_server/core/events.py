@@ -234,10 +234,17 @@ class GenerationFailed:
 
 @dataclass(frozen=True, slots=True)
 class AudioWritten:
-    """Output audio up to `end_sample` has been handed to the socket: it is `sent`."""
+    """Output audio up to `end_sample` has been handed to the socket: it is `sent`.
+
+    A transport that plays in real time says more: when the listener will have heard it (`heard_in_ms` from now;
+    `estimated`: without reports of the client), and how much silence it had to put before it because nothing had come.
+    """
 
     response_id: str
     end_sample: int
+    heard_in_ms: int = 0
+    estimated: bool = True
+    gap_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,11 @@ is ever delayed by work that was late.
 The listener's place: without acknowledgements it is `now - origin`, at most `sent`. With them it is the last
 acknowledged sample, moved on in real time up to `horizon` (what the client had buffered), and 0 before the first one. When the listener has
 played all that was sent before more is sent, that is an underrun: `origin` moves by its length. A hold-back of our own
-(a duck) is not counted as one. Instants are integer nanoseconds.
+(a duck) is not counted as one.
+
+A `paced` stream is played by the transport, in real time: it says of each piece when the listener will have heard it, and
+that sets `origin`. Audio is then handed over by what was sent: the lead lies in the transport's queue, where it can be
+taken back. Instants are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -37,9 +41,17 @@ class AckOutcome(enum.StrEnum):
 
 
 class PlaybackLedger:
-    """`acknowledged`: the client reports what it plays. `floor_ns`: earlier audio of the lane plays until then."""
+    """`acknowledged`: the client reports what it plays; `paced`: the transport plays in real time. `floor_ns`: earlier
+    audio of the lane plays until then."""
 
-    def __init__(self, rate: int, lead_ms: int, slice_ms: int, acknowledged: bool = False) -> None:
+    def __init__(
+        self,
+        rate: int,
+        lead_ms: int,
+        slice_ms: int,
+        acknowledged: bool = False,
+        paced: bool = False,
+    ) -> None:
         self.rate = rate
         self.generated = 0
         self.queued = 0
@@ -48,6 +60,9 @@ class PlaybackLedger:
         self.final = False
         self.halted = False
         self.acknowledged = acknowledged
+        self.paced = paced
+        self.estimated = True
+        """The frontier rests on an estimate; False: on what the client reported."""
         self.last_ack_ns: int | None = None
         self._acked = 0
         self._played = 0
@@ -72,6 +87,11 @@ class PlaybackLedger:
     @property
     def paused(self) -> bool:
         return self._paused_at is not None
+
+    @property
+    def tracked(self) -> bool:
+        """The client hears of its playback from us: it reports, or the server plays."""
+        return self.acknowledged or self.paced
 
     def add(self, pcm: bytes) -> None:
         """More generated audio, s16le. Nothing is kept once the ledger has been halted."""
@@ -112,6 +132,8 @@ class PlaybackLedger:
         if not size or (size < self._least and self._end is None):
             return None
         needed = self.queued + (size if size < self._slice else self._slice) - self._lead
+        if self.paced:
+            return now if needed <= self.sent else None
         if needed <= 0:  # the first second; less while earlier audio of the lane still plays
             origin = max(now, self.floor_ns) if self._origin is None else self._origin
             instant = origin + -(-needed * NS_PER_S // self.rate)
@@ -148,6 +170,14 @@ class PlaybackLedger:
         self._excused = False
         self.sent = end_sample
         return gap
+
+    def on_the_wire(self, end_sample: int, heard_at: int, estimated: bool) -> None:
+        """A paced stream: audio up to `end_sample` has left, and will have been heard at `heard_at`."""
+        if end_sample > self.queued or self.halted:
+            return
+        self.sent = max(self.sent, end_sample)
+        self._origin = heard_at - end_sample * NS_PER_S // self.rate
+        self.estimated = estimated
 
     def _instant_of(self, sample: int) -> int:
         assert self._origin is not None
@@ -197,7 +227,8 @@ class PlaybackLedger:
         self._played = max(self._played, position)
         self.last_ack_ns = now
         self.final = final
-        if not self.halted:
+        if not self.halted and not self.paced:
+            self.estimated = False
             self._origin = now - position * NS_PER_S // self.rate
             self._horizon = now + (0 if final else buffered_ms) * NS_PER_MS
             if self._paused_at is not None:
@@ -209,6 +240,7 @@ class PlaybackLedger:
         if self._horizon is None or self.final:
             return False
         self._horizon = None
+        self.estimated = True
         return True
 
     # -- holding back and stopping

@@ -223,7 +223,7 @@ class Requests:
     def clear_output(self, event: OutputCleared) -> None:
         """Stop what plays. An answer that is still being made is stopped with it."""
         context, responses = self._context, self._responses
-        if context.settings.playback is None:
+        if context.settings.playback is None and not context.settings.server_plays:
             context.error(
                 "invalid_event",
                 "output_audio_buffer.clear needs the playback extension",
@@ -234,7 +234,7 @@ class Requests:
         victims = list(responses.sending.playing)
         if responses.active is not None and responses.active not in victims:
             victims.append(responses.active)
-        audible = any(v.ledger.queued and v.ledger.acknowledged for v in victims)
+        audible = any(map(responses.sending.audible, victims))
         responses.stop(victims, "cancelled", "client_cancelled")
         if not audible:
             context.emit(AnnounceOutputCleared(responses.last_id))

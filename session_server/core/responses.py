@@ -44,7 +44,6 @@ from session_server.core.events import (
 from session_server.core.heard_text import Clause
 from session_server.core.items import Item, ItemStatus
 from session_server.core.output_items import OutputItems
-from session_server.core.playback import PlaybackLedger
 from session_server.core.prompt import prompt_messages, user_message
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
@@ -52,7 +51,7 @@ from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.turns_to_answer import TurnsToAnswer
 from session_server.core.works import Works
-from session_server.media import OUTPUT_RATE, samples_to_ms
+from session_server.media import samples_to_ms
 
 DEFAULT_LANE = "default"
 MAX_AHEAD_MS = 60_000
@@ -95,15 +94,9 @@ class Responses:
 
     def build(self, wanted: Plan, epoch: int | None) -> Response:
         """A response that nobody knows of yet."""
-        context, params = self._context, self._context.params
+        context = self._context
         response_id = context.new_id("resp")
-        extension = None if wanted.out_of_band else context.settings.playback
-        ledger = PlaybackLedger(
-            OUTPUT_RATE,
-            params.lead_sent_ms if extension is None else extension.max_lead_ms,
-            params.delta_ms,
-            acknowledged=extension is not None,
-        )
+        ledger = self.sending.new_ledger(wanted.out_of_band)
         lane = response_id if wanted.out_of_band else DEFAULT_LANE
         output = OutputItems(context, response_id, wanted.modality, wanted.out_of_band)
         return Response(response_id, lane, epoch, wanted, Phase.WAITING, output, ledger)

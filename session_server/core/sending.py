@@ -2,7 +2,7 @@
 
 Owns `playing`, the responses of the default conversation whose audio may still sound at the listener. Invariants:
 audio of a response is handed over only while it is live and not held back; a duck holds back all of them at once; each
-`output_audio_buffer.started` (playback extension) is followed by exactly one `stopped` or `cleared`.
+`output_audio_buffer.started` (playback extension, or a server that plays) is followed by exactly one `stopped` or `cleared`.
 Reports go out at most every 100 ms per response, and at once when it ends, ducks or resumes; where the listener is as
 far as the last report, moved on in real time, puts it, only each second: the host moves it on by itself.
 """
@@ -17,14 +17,17 @@ from session_server.core.actions import (
     AnnounceOutputStarted,
     AnnounceOutputStopped,
     AnnouncePlay,
+    HoldAudio,
+    ReleaseAudio,
     ReportFrontier,
     SendAudio,
 )
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 from session_server.core.events import AudioWritten
+from session_server.core.playback import PlaybackLedger
 from session_server.core.response import Phase, Response
-from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 
 REPORT_EVERY_NS = 100 * NS_PER_MS
 REPORT_AGAIN_NS = NS_PER_S
@@ -45,6 +48,18 @@ class Sending:
         """An in-conversation response has sent audio."""
         self.first_audio_ns: int | None = None
         """When the session's first audio was written."""
+
+    def new_ledger(self, out_of_band: bool) -> PlaybackLedger:
+        """For a response of this session: how it will be played."""
+        settings, params = self._context.settings, self._context.params
+        extension = None if out_of_band else settings.playback
+        return PlaybackLedger(
+            OUTPUT_RATE,
+            params.lead_sent_ms if extension is None else extension.max_lead_ms,
+            params.delta_ms,
+            acknowledged=extension is not None,
+            paced=settings.server_plays,
+        )
 
     # -- handing over
 
@@ -83,19 +98,40 @@ class Sending:
             return None
         context, ledger = self._context, response.ledger
         first = ledger.sent == 0
-        gap = ledger.written(event.end_sample, context.now)
+        if ledger.paced:
+            gap = self._on_the_wire(response, event)
+        else:
+            gap = ledger.written(event.end_sample, context.now)
         response.news_ns = context.now
         if gap and not response.plan.out_of_band:
             context.count("playback_underruns")
             context.count("playback_underrun_seconds", None, gap / NS_PER_S)
         if first and self.first_audio_ns is None and not response.plan.out_of_band:
             self.first_audio_ns = context.now
-        if first and ledger.acknowledged:
+        if first and ledger.acknowledged and not ledger.paced:
             context.timers.set(Timer.ACK_SILENCE, context.in_ms(ACK_SILENCE_MS), response.id)
         self.pump(response)
         self.report(response)
         self.watch_end(response)
         return response
+
+    def _on_the_wire(self, response: Response, event: AudioWritten) -> int:
+        """The server plays, and this has just left. Returns the length of the gap before it."""
+        context, ledger = self._context, response.ledger
+        if event.estimated and not ledger.estimated:
+            context.count("frontier_fallbacks")
+        heard_at = context.now + event.heard_in_ms * NS_PER_MS
+        ledger.on_the_wire(event.end_sample, heard_at, event.estimated)
+        if not response.started_output and response in self.playing:
+            response.started_output = True
+            context.emit(AnnounceOutputStarted(response.id))
+        return event.gap_samples * NS_PER_S // ledger.rate
+
+    def audible(self, response: Response) -> bool:
+        """The client has been told that it plays, or has audio that it may play by itself."""
+        if response.ledger.paced:
+            return response.started_output
+        return response.ledger.acknowledged and response.ledger.queued > 0
 
     # -- the listener
 
@@ -152,7 +188,7 @@ class Sending:
         ):
             response.started_output = True
             context.emit(AnnounceOutputStarted(response.id))
-        if response in self.playing:
+        if response in self.playing and not ledger.paced:
             context.timers.set(Timer.ACK_SILENCE, context.in_ms(ACK_SILENCE_MS), response.id)
         self.pump(response)
         self.report(response)
@@ -175,6 +211,8 @@ class Sending:
     def duck(self, epoch: int, active: Response | None) -> None:
         """Hold back the lane's audio; a client with the extension goes silent, and keeps what it has."""
         self.paused = True
+        if self._context.settings.server_plays:
+            self._context.emit(HoldAudio())
         for response in self._held(active):
             response.ledger.pause(self._context.now, frozen=response.ledger.acknowledged)
             if response.ledger.acknowledged and response.told_play:
@@ -186,7 +224,10 @@ class Sending:
     def unduck(self, epoch: int, active: Response | None) -> None:
         """Go on from the frontier, as if nothing had been."""
         self.paused = False
-        for response in self._held(active):
+        held = self._held(active)
+        if self._context.settings.server_plays:
+            self._context.emit(self._release(held))
+        for response in held:
             response.ledger.resume(self._context.now)
             if response.muted:
                 response.muted = False
@@ -194,6 +235,15 @@ class Sending:
             self.pump(response)
             self.report(response, force=True)
             self.watch_end(response)
+
+    def _release(self, held: list[Response]) -> ReleaseAudio:
+        """A listener who was mute has not heard what was on its way: that is sent again."""
+        now = self._context.now
+        for response in held:
+            ledger = response.ledger
+            if response.muted and ledger.played(now) < ledger.sent:
+                return ReleaseAudio(response.id, ledger.played(now))
+        return ReleaseAudio()
 
     def _held(self, active: Response | None) -> list[Response]:
         if active is None or active in self.playing:
@@ -203,13 +253,17 @@ class Sending:
     def silence(self, response: Response, epoch: int) -> None:
         """The fence has fallen: the listener drops what it has not played."""
         ledger = response.ledger
-        if ledger.acknowledged and ledger.queued and not response.plan.out_of_band:
-            self._context.emit(AnnounceMute(response.id, epoch, reversible=False))
-            response.started_output = False
-            self._context.emit(AnnounceOutputCleared(response.id))
-        self._leave(response)
         if not response.plan.out_of_band:
+            audible = self.audible(response)
+            if ledger.acknowledged and ledger.queued:
+                self._context.emit(AnnounceMute(response.id, epoch, reversible=False))
+            if audible:
+                response.started_output = False
+                self._context.emit(AnnounceOutputCleared(response.id))
+            if self.paused and ledger.paced:
+                self._context.emit(ReleaseAudio())
             self.paused = False
+        self._leave(response)
 
     # -- reports
 

@@ -78,6 +78,8 @@ class SessionSettings:
     max_output_tokens: int | None = None
     transcribe: bool = False
     playback: PlaybackExtension | None = None
+    server_plays: bool = False
+    """The transport plays the audio itself, in real time (WebRTC), and tells of every piece that has left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Spoken answers as the conversation remembers them: the text that was heard, and cuts that may still move.
 
 Owns the records of responses that left a spoken message in the default conversation, by response and by item, as long
-as the item lives. An answer that is cut keeps the words whose audio ended at or before the cut. With the playback
-extension the server announces its own cut, and the cut settles for a moment before the text is fixed.
+as the item lives. An answer that is cut keeps the words whose audio ended at or before the cut. Where the server plays, or
+with the playback extension, it announces its own cut; with the extension the cut settles for a moment before the text is fixed.
 """
 
 from __future__ import annotations
@@ -74,12 +74,14 @@ class SpokenAnswers:
         ledger.halt(context.now)
         heard = ledger.played(context.now)
         self._sending.count_waste("sent", ledger.sent - heard, response)
+        if response.spoken_aloud and ledger.sent:
+            context.count("frontier_cuts", "estimate" if ledger.estimated else "client")
         part = response.output.part
         if part is None or not response.spoken_aloud or response.plan.out_of_band:
             return
         if at is not None:
             response.client_cut = at
-        elif ledger.acknowledged:
+        elif ledger.tracked:
             ms = samples_to_ms(heard, ledger.rate)
             context.emit(AnnounceTruncated(part.item_id, part.content_index, ms))
             response.settled_at = heard

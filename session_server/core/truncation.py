@@ -98,7 +98,7 @@ class Truncation:
     def _earlier_cuts(self, response: Response) -> list[int]:
         if response.client_cut is not None:
             return [response.client_cut]
-        if response.ledger.acknowledged and response.ledger.halted:
+        if response.ledger.tracked and response.ledger.halted:
             return [response.ledger.played(self._context.now)]
         return []
 

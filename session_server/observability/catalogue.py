@@ -38,6 +38,13 @@ class Origin(enum.StrEnum):
     SIMULATION = "simulation"
 
 
+class FrontierSource(enum.StrEnum):
+    """What the listener's place rests on."""
+
+    CLIENT = "client"
+    ESTIMATE = "estimate"
+
+
 class TurnLeg(enum.StrEnum):
     """Where the time of a turn goes, from the user's last voiced sample to the first chunk of speech."""
 
@@ -227,6 +234,7 @@ PLAYBACK_SPECS = (
     _histogram("send_lateness_seconds", "seconds", "Hand-over of a piece of audio minus the instant the listener needs it; above 0 is late.", LATENESS),
     _histogram("frontier_report_age_seconds", "seconds", "Age of the last acknowledgement of played audio when the scheduler is told the frontier; only of clients that acknowledge.", AGE),
     _counter("frontier_fallbacks", "events", "Times that acknowledgements stopped and the frontier fell back to an estimate."),
+    _counter("frontier_cuts", "answers", "Answers that were cut, by where the listener's place came from: reports of the client, or an estimate.", Label("source", FrontierSource)),
     _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
     _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),

@@ -69,6 +69,7 @@ class Metrics:
     send_lateness_seconds: Histogram
     frontier_report_age_seconds: Histogram
     frontier_fallbacks: Counter
+    frontier_cuts: Counter
     playback_acks: Counter
     audio_generated_seconds: Counter
     audio_sent_seconds: Counter

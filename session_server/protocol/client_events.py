@@ -23,6 +23,7 @@ from session_server.protocol.values import (
     JsonObject,
     boolean,
     identifier,
+    integer_between,
     json_object,
     natural,
     read_json,
@@ -92,7 +93,7 @@ class ResponseCancel(msgspec.Struct, frozen=True, gc=False):
 
 class PlaybackAck(msgspec.Struct, frozen=True, gc=False):
     """How far a content part has been played, cumulative. Exactly one of `played_samples` (at the output
-    format's rate) and `played_ms` is set."""
+    format's rate), `played_ms` and `rtp_timestamp` (what is being played, over WebRTC) is set."""
 
     response_id: str
     item_id: str
@@ -104,6 +105,8 @@ class PlaybackAck(msgspec.Struct, frozen=True, gc=False):
     underrun_ms: int | None = None
     final: bool = False
     event_id: str | None = None
+    rtp_timestamp: int | None = None
+    output_latency_ms: int | None = None
 
 
 ClientEvent = (
@@ -166,8 +169,11 @@ def _playback_ack(fields: Fields, event_id: str | None) -> PlaybackAck:
     ms = fields.optional("played_ms", natural)
     response_id = fields.required("response_id", identifier)
     item_id = fields.required("item_id", identifier)
+    timestamp = None
     if samples is None and ms is None:
-        raise error_codes.missing("played_samples")
+        timestamp = fields.optional("rtp_timestamp", integer_between(0, MAX_RTP_TIMESTAMP))
+        if timestamp is None:
+            raise error_codes.missing("played_samples")
     return PlaybackAck(
         response_id,
         item_id,
@@ -179,9 +185,13 @@ def _playback_ack(fields: Fields, event_id: str | None) -> PlaybackAck:
         fields.optional("underrun_ms", natural),
         fields.optional("final", boolean) or False,
         event_id,
+        timestamp,
+        fields.optional("output_latency_ms", integer_between(0, MAX_LATENCY_MS)),
     )
 
 
+MAX_RTP_TIMESTAMP = (1 << 32) - 1
+MAX_LATENCY_MS = 10_000
 _PLAYBACK_ACK = "playback.ack"
 _PARSERS: dict[str, Callable[[Fields, str | None], ClientEvent]] = {
     "session.update": lambda f, i: SessionUpdate(f.required("session", json_object), i),

@@ -29,18 +29,21 @@ _ENCODER = msgspec.json.Encoder()
 def encode(event: msgspec.Struct) -> bytes:
     """The frame of a server event."""
     frame = _ENCODER.encode(event)
-    return frame if len(frame) <= MAX_FRAME else _fit(frame)
+    return fit(frame, MAX_FRAME)
 
 
-def _fit(frame: bytes) -> bytes:
-    """Without audio and pictures; if that is not enough, with its long strings cut, ever shorter."""
+def fit(frame: bytes, limit: int) -> bytes:
+    """A frame of at most `limit` bytes: without audio and pictures; if that is not enough, with its long strings cut,
+    ever shorter. What is made of ids and numbers alone can stay longer."""
+    if len(frame) <= limit:
+        return frame
     tree = _drop_payloads(msgspec.json.decode(frame))
     frame = _ENCODER.encode(tree)
-    limit = MAX_FRAME // 4
-    while len(frame) > MAX_FRAME and limit >= _SHORTEST:
-        tree = _cut(tree, limit)
+    length = limit // 4
+    while len(frame) > limit and length >= _SHORTEST:
+        tree = _cut(tree, length)
         frame = _ENCODER.encode(tree)
-        limit //= 2
+        length //= 2
     return frame
 
 

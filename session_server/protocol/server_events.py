@@ -324,5 +324,8 @@ class PlaybackMute(ServerEvent, frozen=True, tag="playback.mute"):
 
 
 class PlaybackPlay(ServerEvent, frozen=True, tag="playback.play"):
+    """`rtp_timestamp`: of the packet with which the audio begins, where it goes over RTP."""
+
     response_id: str
     epoch: int
+    rtp_timestamp: int | msgspec.UnsetType = msgspec.UNSET

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from session_server.clock import unix_seconds
 from session_server.config import Config
+from session_server.runtime.call_routes import CallRoutes
 from session_server.runtime.http_errors import allow_origins, errors_as_json, preflight
 from session_server.runtime.realtime_routes import RealtimeRoutes
 
@@ -57,9 +58,12 @@ class Pages:
 
 
 def build_app(
-    realtime: RealtimeRoutes, reasons: Callable[[], list[str]], render_metrics: Callable[[], bytes]
+    realtime: RealtimeRoutes,
+    reasons: Callable[[], list[str]],
+    render_metrics: Callable[[], bytes],
+    calls: CallRoutes | None = None,
 ) -> web.Application:
-    """The application, ready for a runner."""
+    """The application, ready for a runner. `calls` None: no WebRTC."""
     config = realtime.config
     pages = Pages(config, realtime, reasons, render_metrics, unix_seconds())
     app = web.Application(
@@ -71,6 +75,8 @@ def build_app(
         router.add_get(path, realtime.connect, allow_head=False)
     for path in ("/v1/realtime/client_secrets", "/realtime/client_secrets"):
         router.add_post(path, realtime.mint)
+    if calls is not None:
+        calls.add_to(router)
     router.add_route("OPTIONS", "/{_:(?:v1/)?realtime(?:/.*)?}", preflight)
     router.add_get("/healthz", pages.healthz)
     router.add_get("/readyz", pages.readyz)

@@ -5,6 +5,9 @@ line. Positions: samples at INPUT_RATE. The resampler keeps a few milliseconds; 
 format drops them, and zeros take their place, so that what is heard and what was appended stay on one
 time line. One append is worked off in pieces of PIECE_MS, so that no step costs more than such a piece, however long the
 append is.
+
+Where the microphone comes apart from the client's events (`apart`: a WebRTC track), its audio has a resampler of its own, and
+the bytes of the time line are those that are heard: `recording` brings them to the client's format.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.formats import AudioFormat, decode_samples
+from session_server.audio.formats import AudioFormat, Int16, decode_samples
 from session_server.audio.framing import Framer
 from session_server.audio.input_decoder import InputDecoder
+from session_server.audio.resample import FirResampler
 from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
+from session_server.media import INPUT_RATE
 from session_server.runtime.input_audio import InputAudio
 
 PIECE_MS = 100
+LONGEST_RECORDING_S = 5
+"""Of what came apart: more would not fit into a frame."""
 
 
 class Ears:
@@ -33,8 +40,11 @@ class Ears:
         vad: VoiceActivity,
         echo: EchoGuard | None,
         max_input_ms: int,
+        apart: bool = False,
     ) -> None:
-        self.audio = InputAudio(format.rate, max_input_ms)
+        self.audio = InputAudio(INPUT_RATE if apart else format.rate, max_input_ms)
+        self._apart = apart
+        self._microphone: FirResampler | None = None
         self.echo = echo
         self._vad = vad
         self._decoder = InputDecoder(format)
@@ -59,10 +69,37 @@ class Ears:
             piece = data[at : at + size]
             self._unheard_bytes = len(data) - at - len(piece)
             heard = self._decoder.push(piece)
-            self.audio.append(self._raw(piece), heard.tobytes())
-            yield AudioAppended(self.audio.appended_end)
-            for frame, end in self._framer.push(heard):
-                yield self._judge(frame, end, now)
+            yield from self._take_in(self._raw(piece), heard, now)
+
+    def hear(self, pcm: bytes, rate: int, now: int) -> Iterator[AudioAppended | SpeechProbability]:
+        """Events of microphone audio that came apart: s16le at `rate`, which never changes."""
+        if self._microphone is None:
+            self._microphone = FirResampler(rate, INPUT_RATE)
+        heard = self._microphone.push(decode_samples(pcm, AudioFormat.PCM))
+        yield from self._take_in(b"", heard, now)
+
+    def _take_in(
+        self, raw: bytes, heard: Int16, now: int
+    ) -> Iterator[AudioAppended | SpeechProbability]:
+        self._append(raw, heard)
+        yield AudioAppended(self.audio.appended_end)
+        for frame, end in self._framer.push(heard):
+            yield self._judge(frame, end, now)
+
+    def _append(self, raw: bytes, heard: Int16) -> None:
+        sound = heard.tobytes()
+        self.audio.append(sound if self._apart else raw, sound)
+
+    def recording(self, start: int, stop: int) -> bytes:
+        """That part of the time line as s16le at the rate of the client's format."""
+        sound = self.audio.raw(start, stop)
+        if not self._apart or self.format.rate == INPUT_RATE:
+            return sound
+        if stop - start > LONGEST_RECORDING_S * INPUT_RATE:
+            return b""
+        resampler = FirResampler(INPUT_RATE, self.format.rate)
+        heard = decode_samples(sound, AudioFormat.PCM)
+        return resampler.push(heard).tobytes() + resampler.flush().tobytes()
 
     def _judge(
         self, frame: np.ndarray[tuple[int], np.dtype[np.int16]], end: int, now: int
@@ -96,14 +133,15 @@ class Ears:
         """Later appends come in another format."""
         if format is self.format:
             return
-        tail = self._decoder.flush()
-        self.audio.append(b"", tail.tobytes())
+        self._append(b"", self._decoder.flush())
         self._decoder = InputDecoder(format)
         self._restart()
-        self.audio.change_rate(format.rate)
+        if not self._apart:
+            self.audio.change_rate(format.rate)
 
     def _restart(self) -> None:
         self._odd = b""
+        self._microphone = None
         missing = self.audio.appended_end - self.audio.heard_end
         if missing > 0:
             self.audio.append(b"", bytes(2 * missing))

@@ -37,7 +37,9 @@ Simple = (
 
 
 def core_settings(
-    config: session_config.SessionConfig, voices: session_config.Voices
+    config: session_config.SessionConfig,
+    voices: session_config.Voices,
+    server_plays: bool = False,
 ) -> settings.SessionSettings:
     """The part of the effective session that the core acts on."""
     playback = config.extensions.playback
@@ -56,6 +58,7 @@ def core_settings(
         else settings.PlaybackExtension(
             playback.ack_interval_ms, playback.max_lead_ms, playback.settle_ms
         ),
+        server_plays=server_plays,
     )
 
 

@@ -6,7 +6,7 @@ headers (400), admission (503). After the upgrade every fault is an event or a c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -17,12 +17,11 @@ from session_server.config import Config
 from session_server.ids import random_id
 from session_server.protocol import error_codes
 from session_server.protocol.client_secrets import client_secret_body, parse_client_secret_request
-from session_server.protocol.extensions import parse_extensions
 from session_server.protocol.session_config import SessionRules
 from session_server.protocol.values import JsonObject, read_json
 from session_server.runtime.auth import Gate, Grant, Identity, asks_for_beta, credentials
 from session_server.runtime.client_secrets import ClientSecrets
-from session_server.runtime.connection import ConnectionContext, MakeEndpoint
+from session_server.runtime.connection import ConnectionContext, MakeEndpoint, context_of
 from session_server.runtime.http_errors import failure
 from session_server.runtime.registry import Connection, Registry
 from session_server.transports.base import Endpoint, Outbox
@@ -32,7 +31,8 @@ from session_server.transports.websocket import (
     websocket_response,
 )
 
-_MAX_NAME = 256
+Join = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""Answers a request to join a call."""
 
 OpenSession = Callable[[str], AbstractAsyncContextManager[None]]
 """Holds the engine host's admission of a session; raises NotAdmitted."""
@@ -62,17 +62,24 @@ class RealtimeRoutes:
     rules: SessionRules
     make_endpoint: MakeEndpoint
     open_session: OpenSession
+    join: Join | None = None
+    """What `?call_id=` means; None: there are no calls."""
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
-        """`GET /v1/realtime`: one session over one WebSocket."""
+        """`GET /v1/realtime`: one session over one WebSocket; with `call_id`, another connection of that call."""
+        if "call_id" in request.query and self.join is not None:
+            return await self.join(request)
         identity = self.identify(request)
+        if "call_id" in request.query:
+            raise error_codes.invalid_value("call_id", "There is no such call.")
         if asks_for_beta(request.headers):
             return failure(
                 400,
                 "beta_api_shape_disabled",
                 "The beta dialect is not supported: connect without the 'OpenAI-Beta' header.",
             )
-        context = _context(request, identity)
+        key = identity.session
+        context = context_of(request, None if key is None else key.session)
         response = websocket_response(websocket_limits(self.config))
         if not response.can_prepare(request):
             return failure(
@@ -127,26 +134,3 @@ def _session_part(body: bytes) -> JsonObject | None:
     parsed = read_json(body or b"{}")
     session = parsed.get("session") if isinstance(parsed, dict) else None
     return session if isinstance(session, dict) else None
-
-
-def _context(request: web.Request, identity: Identity) -> ConnectionContext:
-    """What URL and key say; raises ClientFault, HTTP 400. The session id comes with admission."""
-    query = request.query
-    if "call_id" in query:
-        raise error_codes.invalid_value("call_id", "There is no such call.")
-    model = query.get("model") or None
-    if model is not None and len(model) > _MAX_NAME:
-        raise error_codes.too_long("model", _MAX_NAME, len(model))
-    intent = query.get("intent") or None
-    if intent not in (None, "transcription", "conversation"):
-        raise error_codes.not_an_option("intent", intent, ("transcription",))
-    names = query.get("extensions", "")
-    parse_extensions(names)
-    return ConnectionContext(
-        session_id="",
-        model=model,
-        extensions=tuple(dict.fromkeys(n.strip() for n in names.split(",") if n.strip())),
-        intent="transcription" if intent == "transcription" else None,
-        session=identity.session.session if identity.session is not None else None,
-        remote=request.remote or "",
-    )

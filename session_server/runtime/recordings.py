@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from session_server.audio.formats import decode_samples
 from session_server.core.events import ItemCreated
-from session_server.core.items import InputAudioContent, Message
+from session_server.core.items import InputAudioContent, Item, Message
 from session_server.errors import ClientFault
 from session_server.protocol import items as wire
 from session_server.runtime.ears import Ears
@@ -38,6 +38,14 @@ def keep_recordings(
             length = ears.hear_inline(created.item.id, index, part.audio)
             content[index] = replace(known, end_sample=length)
     return replace(created, item=replace(created.item, content=tuple(content)))
+
+
+def keep_spoken(item: Item, ears: Ears, speller: Speller) -> None:
+    """Keep the audio of an item that was made of the input time line."""
+    for index, part in enumerate(getattr(item, "content", ())):
+        if isinstance(part, InputAudioContent) and part.appended:
+            sound = ears.recording(part.start_sample, part.end_sample)
+            speller.keep_audio(item.id, index, sound)
 
 
 def _check_length(sound: bytes, index: int, ears: Ears, event_id: str | None) -> None:

@@ -10,6 +10,7 @@ from session_server.core.settings import Modality, Tool
 from session_server.media import NS_PER_MS, WordSpan
 from session_server.runtime import messages
 from session_server.runtime.input_audio import InputAudio
+from session_server.transports.base import AudioSent
 
 HostCommand = (
     actions.Recognise
@@ -96,6 +97,13 @@ def _generate(session: str, command: actions.StartGeneration) -> messages.Genera
         speed=command.speed,
         max_output_tokens=command.max_output_tokens,
         turn_end_ns=command.turn_end_ns,
+    )
+
+
+def audio_written(sent: AudioSent) -> events.AudioWritten:
+    """What a transport that plays says of a piece that has left."""
+    return events.AudioWritten(
+        sent.response_id, sent.end_sample, sent.heard_in_ms, sent.estimated, sent.gap_samples
     )
 
 

@@ -32,6 +32,8 @@ from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
 from session_server.runtime.app import build_app
 from session_server.runtime.auth import Gate
+from session_server.runtime.call_routes import CallRoutes
+from session_server.runtime.calls import Calls
 from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.drain import Drain, Phase
 from session_server.runtime.host import EngineHost
@@ -47,6 +49,7 @@ from session_server.runtime.record_file import RecordFile, open_record
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
 from session_server.runtime.session_factory import SessionFactory, default_session
 from session_server.runtime.session_task import SessionTask
+from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.websocket import WebSocketOutbox
 
 _log = logging.getLogger(__name__)
@@ -99,6 +102,7 @@ class Server:
             self._deliver,
             HostReport(self.metrics),
         )
+        self.calls: Calls | None = None
         self._runner: web.AppRunner | None = None
         self._record: RecordFile | None = None
         self._lag = LoopLag(self._on_lag)
@@ -124,6 +128,8 @@ class Server:
     async def stop(self) -> None:
         """Close what is left, without waiting for answers. Idempotent."""
         self._lag.stop()
+        if self.calls is not None:
+            await self.calls.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -140,24 +146,34 @@ class Server:
         server = self.config.server
         rules = default_session(self.config, voices(self.config.models.voices))
         secrets = ClientSecrets(self.config.auth.max_secrets)
+        make_endpoint = SessionFactory(
+            self.config,
+            self.config.models.voices,
+            self._store,
+            self.host.post,
+            self.metrics,
+            self._clock,
+            recorder=self._record.recorder if self._record is not None else None,
+        )
+        gate = Gate(self.config.auth.keys, secrets)
+        self.calls = Calls(self.config, self.registry, make_endpoint, self._admitted)
+        call_routes = CallRoutes(self.config, self.calls, gate, rules)
         routes = RealtimeRoutes(
             config=self.config,
             registry=self.registry,
-            gate=Gate(self.config.auth.keys, secrets),
+            gate=gate,
             secrets=secrets,
             rules=rules,
-            make_endpoint=SessionFactory(
-                self.config,
-                self.config.models.voices,
-                self._store,
-                self.host.post,
-                self.metrics,
-                self._clock,
-                recorder=self._record.recorder if self._record is not None else None,
-            ),
+            make_endpoint=make_endpoint,
             open_session=self._admitted,
+            join=call_routes.join,
         )
-        app = build_app(routes, self.reasons, self.metrics.render)
+        app = build_app(
+            routes,
+            self.reasons,
+            self.metrics.render,
+            call_routes if self.config.webrtc.enabled else None,
+        )
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S
         )
@@ -224,7 +240,9 @@ class Server:
 
     def _outbox_bytes(self) -> float:
         outboxes = [c.outbox for c in self.registry.connections()]
-        return float(sum(o.queued_bytes for o in outboxes if isinstance(o, WebSocketOutbox)))
+        return float(
+            sum(o.queued_bytes for o in outboxes if isinstance(o, WebSocketOutbox | CallOutbox))
+        )
 
     def _input_backlog_s(self) -> float:
         endpoints = [c.endpoint for c in self.registry.connections()]

@@ -12,63 +12,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.vad import VoiceActivity
-from session_server.clock import Clock, unix_seconds
+from session_server.clock import unix_seconds
 from session_server.core import actions, events
-from session_server.core.items import InputAudioContent
 from session_server.core.session import Session
-from session_server.core.settings import CoreParams
 from session_server.errors import ClientFault
-from session_server.ids import NewId
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.observability.catalogue import SessionOutcome
 from session_server.observability.logs import session_log
-from session_server.observability.metrics import Metrics
 from session_server.protocol import client_events as wire
 from session_server.protocol.client_events import decode_client_event
 from session_server.protocol.frames import encode
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.server_events import ServerEvent, error_of
-from session_server.protocol.session_config import SessionConfig, SessionRules
+from session_server.protocol.session_config import SessionConfig
 from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.ears import Ears
-from session_server.runtime.messages import CloseSession, ToHost, ToSession, UserSpeaks
-from session_server.runtime.recorder import Recorder
-from session_server.runtime.recordings import keep_recordings
+from session_server.runtime.inbox import Entry, Inbox, Sound
+from session_server.runtime.messages import CloseSession, ToSession, UserSpeaks
+from session_server.runtime.recordings import keep_recordings, keep_spoken
+from session_server.runtime.session_services import SessionServices as SessionServices
 from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
 from session_server.runtime.voice import Voice
-from session_server.transports.base import Outbox
+from session_server.transports.base import AudioSent, Outbox, Player
 
 _log = logging.getLogger(__name__)
 
 SLICE_NS = 5 * NS_PER_MS
-MAX_INBOX_BYTES = 64 * 1024 * 1024
 CLOSE_INTERNAL_ERROR = 1011
 CLOSE_POLICY = 1008
-CLOSE_TRY_AGAIN_LATER = 1013
-
-
-@dataclass(frozen=True, slots=True)
-class SessionServices:
-    """What every session of a server shares. `post` hands a message to the engine host."""
-
-    rules: SessionRules
-    params: CoreParams
-    clock: Clock
-    new_id: NewId
-    metrics: Metrics
-    post: Callable[[ToHost], None]
-    make_vad: Callable[[], VoiceActivity]
-    make_echo_guard: Callable[[], EchoGuard | None]
-    recorder: Recorder | None = None
 
 
 class SessionTask:
@@ -88,7 +64,8 @@ class SessionTask:
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._config = config
-        chosen = intents.core_settings(config, services.rules.voices)
+        self._server_plays = isinstance(outbox, Player)
+        chosen = intents.core_settings(config, services.rules.voices, self._server_plays)
         new_id = services.new_id
         if services.recorder is not None:
             services.recorder.head(session_id, chosen, services.params, now)
@@ -101,14 +78,20 @@ class SessionTask:
             services.make_vad(),
             services.make_echo_guard(),
             services.params.max_input_ms,
+            apart=self._server_plays,
         )
         self._voice = Voice(outbox, self._ears.echo, config.output.format)
         self._speller = Speller(
-            services.new_id, session_id, model, expires_at, config, self._voice.rate_of
+            services.new_id,
+            session_id,
+            model,
+            expires_at,
+            config,
+            self._voice.rate_of,
+            self._voice.starts_at,
         )
-        self._timing = TurnTiming(services.metrics, self._core)
-        self._inbox: deque[str | bytes] = deque()
-        self._inbox_bytes = 0
+        self._timing = TurnTiming(services.metrics, self._core, self._server_plays)
+        self._inbox = Inbox()
         self._listening: Iterator[events.Event] | None = None
         self._pumping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -127,24 +110,37 @@ class SessionTask:
     @property
     def input_backlog_s(self) -> float:
         """Seconds of audio that came and were not heard yet."""
-        return self._ears.backlog_s(self._inbox_bytes)
+        return self._ears.backlog_s(self._inbox.bytes)
 
     # -- Endpoint
 
     def on_frame(self, frame: str | bytes) -> None:
+        self._receive(frame)
+
+    def on_audio(self, pcm: bytes, rate: int) -> None:
+        self._receive(Sound(pcm, rate))
+
+    def _receive(self, entry: Entry) -> None:
         if self._ended:
             return
-        self._inbox.append(frame)
-        self._inbox_bytes += len(frame)
-        if self._inbox_bytes > MAX_INBOX_BYTES:
+        self._inbox.put(entry)
+        if self._inbox.full:
             self._outbox.close(CLOSE_POLICY, "too much input at once")
-            return
-        if not self._pumping:
+        elif not self._pumping:
             self._pump()
 
     def on_audio_written(self, response_id: str, end_sample: int) -> None:
         self._feed(events.AudioWritten(response_id, end_sample))
         self._arm()
+
+    def on_audio_sent(self, sent: AudioSent) -> None:
+        self._voice.sounds(sent.pcm, self._services.clock.now())
+        self._feed(seam.audio_written(sent))
+        self._arm()
+
+    def greeting(self) -> bytes:
+        """`session.created` as the session is now, for a connection that joins it."""
+        return encode(self._speller.session_created())
 
     def on_closed(self) -> None:
         if self._ended:
@@ -184,9 +180,7 @@ class SessionTask:
             if self._listening is not None:
                 self._hear_on(self._listening)
             elif self._inbox:
-                frame = self._inbox.popleft()
-                self._inbox_bytes -= len(frame)
-                self._take(frame)
+                self._take(self._inbox.take())
             else:
                 break
             if clock.now() >= until:
@@ -207,7 +201,14 @@ class SessionTask:
         else:
             self._feed(event)
 
-    def _take(self, frame: str | bytes) -> None:
+    def _take(self, entry: Entry) -> None:
+        if isinstance(entry, Sound):
+            now = self._services.clock.now()
+            self._listening = self._ears.hear(entry.pcm, entry.rate, now)
+        else:
+            self._read(entry)
+
+    def _read(self, frame: str | bytes) -> None:
         playback = self._config.extensions.playback is not None
         try:
             self._act_on(decode_client_event(frame, playback=playback))
@@ -228,6 +229,8 @@ class SessionTask:
                 self._request(response, event_id)
             case wire.ItemCreate():
                 self._create_item(event)
+            case wire.PlaybackAck():
+                self._feed(self._understood(self._voice.located(event)))
             case wire.InputAudioClear():
                 self._ears.clear()
                 self._feed(self._understood(event))
@@ -252,7 +255,7 @@ class SessionTask:
         self._config = self._speller.config = config
         self._ears.change_format(config.input.format)
         self._voice.format = config.output.format
-        settings = intents.core_settings(config, rules.voices)
+        settings = intents.core_settings(config, rules.voices, self._server_plays)
         self._feed(events.SettingsChanged(settings, event_id))
 
     def _request(self, response: JsonObject, event_id: str | None) -> None:
@@ -294,6 +297,10 @@ class SessionTask:
                 self._voice.say(action, self._speller.event_id(), now)
             case actions.PurgeAudio(response_id):
                 self._timing.purged(response_id, self._voice.cut(response_id, now), now)
+            case actions.HoldAudio():
+                self._voice.hold()
+            case actions.ReleaseAudio(response_id, from_sample):
+                self._voice.release(response_id, from_sample)
             case actions.CloseConnection(code, reason):
                 if self._outcome is SessionOutcome.CLOSED:
                     self._outcome = SessionOutcome.EXPIRED
@@ -323,19 +330,12 @@ class SessionTask:
 
     def _announce(self, action: actions.Announcement, now: int) -> None:
         if isinstance(action, actions.AnnounceItemAdded):
-            self._keep_audio(action)
+            keep_spoken(action.item, self._ears, self._speller)
         elif isinstance(action, actions.AnnounceAudioDone):
             self._voice.finish(action.part, self._speller.event_id())
         elif isinstance(action, actions.AnnounceSpeechStarted):
             self._services.post(UserSpeaks(self.session_id))
         self._send(self._speller.spell(action))
-
-    def _keep_audio(self, action: actions.AnnounceItemAdded) -> None:
-        item = action.item
-        for index, part in enumerate(getattr(item, "content", ())):
-            if isinstance(part, InputAudioContent) and part.appended:
-                sound = self._ears.audio.raw(part.start_sample, part.end_sample)
-                self._speller.keep_audio(item.id, index, sound)
 
     def _send(self, event: ServerEvent) -> None:
         self._outbox.send(encode(event))

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import assert_never
 
+from msgspec import UNSET
+
 from session_server.core import actions, items
 from session_server.core.settings import Modality
 from session_server.ids import NewId
@@ -36,9 +38,12 @@ class Speller:
         expires_at: int | None,
         config: SessionConfig,
         rate_of: Callable[[str], int],
+        starts_at: Callable[[str], int | None] = lambda response_id: None,
     ) -> None:
-        """`rate_of` an item: samples per second in which the client got its audio."""
+        """`rate_of` an item: samples per second in which the client got its audio. `starts_at`: the RTP timestamp at
+        which a response will sound next."""
         self.config = config
+        self._starts_at = starts_at
         self._rate_of = rate_of
         self._new_id = new_id
         self._session_id = session_id
@@ -153,7 +158,8 @@ class Speller:
             case actions.AnnounceMute(response_id, epoch, reversible):
                 return wire.PlaybackMute(new, response_id, epoch, reversible)
             case actions.AnnouncePlay(response_id, epoch):
-                return wire.PlaybackPlay(new, response_id, epoch)
+                at = self._starts_at(response_id)
+                return wire.PlaybackPlay(new, response_id, epoch, UNSET if at is None else at)
             case _:
                 assert_never(action)
 

@@ -22,8 +22,9 @@ class TurnTiming:
     """The stop-watch of one session. Call `happened` for each event (None: a deadline) that the core was given,
     then `performing` for each action that followed."""
 
-    def __init__(self, metrics: Metrics, core: Session) -> None:
+    def __init__(self, metrics: Metrics, core: Session, server_plays: bool = False) -> None:
         self._metrics = metrics
+        self._server_plays = server_plays
         self._core = core
         self._stops = StopTiming(metrics)
         self._playback = PlaybackTiming(metrics, core.snapshot)
@@ -64,7 +65,7 @@ class TurnTiming:
                 self._stops.fence(now)
             case actions.Count(name="interruptions", label="true"):
                 self._stops.certain()
-            case actions.AnnounceOutputStarted(response_id):
+            case actions.AnnounceOutputStarted(response_id) if not self._server_plays:
                 self._first_audio(Origin.CLIENT_ACK, now - self._playback.heard_for_ns(response_id))
             case actions.AnnounceSpeechStopped():
                 self._speech_stopped = True

@@ -1,21 +1,26 @@
-"""The output edge of one session: core audio to deltas in the client's format.
+"""The output edge of one session: core audio to deltas in the client's format, or to a transport that plays it.
 
 Owns one encoder per content part that is being spoken and the echo guard's view of what the listener is about
 to hear. The ledger counts at OUTPUT_RATE; only here does audio take the client's format, and a part keeps the one it
-began with: `rate_of` says how the client counts its samples, for the last MAX_RATES parts.
+began with: `rate_of` says how the client counts its samples, for the last MAX_RATES parts. A `Player` gets the audio as it
+is, and says itself what sounds when.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
+import msgspec
+
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.formats import AudioFormat
 from session_server.audio.output_encoder import OutputEncoder
 from session_server.core.actions import PartAddress, SendAudio
 from session_server.media import OUTPUT_RATE, samples_to_ns
+from session_server.protocol.client_events import PlaybackAck
+from session_server.protocol.error_codes import missing
 from session_server.protocol.frames import AudioDeltas
-from session_server.transports.base import Outbox
+from session_server.transports.base import Outbox, Player
 
 MAX_RATES = 256
 """Spoken items whose sample rate is remembered: far more than may still be played."""
@@ -41,6 +46,7 @@ class Voice:
     def __init__(self, outbox: Outbox, echo: EchoGuard | None, format: AudioFormat) -> None:
         self.format = format
         self._outbox = outbox
+        self._player = outbox if isinstance(outbox, Player) else None
         self._echo = echo
         self._parts: dict[str, _Part] = {}
         self._rates: OrderedDict[str, int] = OrderedDict()
@@ -48,6 +54,9 @@ class Voice:
 
     def say(self, action: SendAudio, event_id: str, now: int) -> None:
         """One slice of audio, in order within its part."""
+        if self._player is not None:
+            self._player.play(action.part.response_id, action.start_sample, action.pcm)
+            return
         part = self._parts.get(action.part.item_id)
         if part is None:
             part = self._begin(action.part)
@@ -57,6 +66,8 @@ class Voice:
 
     def rate_of(self, item_id: str) -> int:
         """Samples per second in which the client got this item's audio; those of the next one where it got none."""
+        if self._player is not None:
+            return OUTPUT_RATE
         return self._rates.get(item_id, self.format.rate)
 
     def _begin(self, address: PartAddress) -> _Part:
@@ -68,6 +79,8 @@ class Voice:
 
     def finish(self, address: PartAddress, event_id: str) -> None:
         """The part is complete: whatever the encoder still holds goes out."""
+        if self._player is not None:
+            self._player.finish(address.response_id)
         part = self._parts.pop(address.item_id, None)
         if part is not None:
             rest = part.encoder.push(b"", last=True)
@@ -83,6 +96,37 @@ class Voice:
         if self._echo is not None:
             self._echo.cut(now)
         return purged
+
+    # -- a transport that plays
+
+    def hold(self) -> None:
+        """Silence, and keep what is queued."""
+        if self._player is not None:
+            self._player.hold()
+
+    def release(self, response_id: str | None, from_sample: int) -> None:
+        """Go on; with a response, again from this sample of it."""
+        if self._player is not None:
+            self._player.release(response_id, from_sample)
+
+    def sounds(self, pcm: bytes, now: int) -> None:
+        """The transport has just sent this."""
+        if self._echo is not None:
+            self._echo.playing(now, pcm)
+
+    def starts_at(self, response_id: str) -> int | None:
+        """The RTP timestamp at which this response will sound next; None where there is no such thing."""
+        return None if self._player is None else self._player.starts_at(response_id)
+
+    def located(self, ack: PlaybackAck) -> PlaybackAck:
+        """An acknowledgement that names an RTP timestamp, with the position that this means. Raises ClientFault."""
+        if ack.rtp_timestamp is None:
+            return ack
+        if self._player is None:
+            raise missing("played_samples")
+        latency_ms = ack.output_latency_ms or 0
+        played = self._player.heard(ack.response_id, ack.rtp_timestamp, latency_ms)
+        return msgspec.structs.replace(ack, played_samples=played or 0, played_ms=None)
 
     def _deliver(self, part: _Part, event_id: str, sound: bytes) -> None:
         frame = part.deltas.encode(event_id, sound)

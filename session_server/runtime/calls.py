@@ -1,0 +1,152 @@
+"""The WebRTC calls of one server: each is a session whose life is longer than the request that began it.
+
+Owns a task for every call; it holds the slot of the registry and the engine host's admission from before the answer until
+everything of the call is freed. Invariants: admission is asked before any work is done for the offer; at most `max_setups`
+calls are being set up at a time (a burst would stall the ones that talk); what goes wrong before the answer goes to the
+request that asked; after it, it ends that call only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from session_server.config import Config
+from session_server.ids import random_id
+from session_server.runtime.connection import ConnectionContext, MakeEndpoint
+from session_server.runtime.realtime_routes import OpenSession
+from session_server.runtime.registry import Registry
+from session_server.transports.base import TalkingEndpoint
+from session_server.transports.webrtc.addresses import offer_addresses
+from session_server.transports.webrtc.call import Call
+from session_server.transports.webrtc.limits import WebRtcLimits
+from session_server.transports.webrtc.offer import Offer
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_MARGIN_S = 1.0
+
+
+def webrtc_limits(config: Config) -> WebRtcLimits:
+    """The transport's own parameters, out of the configuration."""
+    chosen, server = config.webrtc, config.server
+    return WebRtcLimits(
+        ice_servers=chosen.ice_servers,
+        turn_username=chosen.turn_username,
+        turn_credential=chosen.turn_credential,
+        connect_s=chosen.connect_s,
+        silence_s=chosen.silence_s,
+        close_wait_s=server.close_wait_s,
+        outbox_bytes=server.outbox_bytes,
+        max_message_bytes=chosen.max_message_bytes,
+        path_delay_ms=chosen.path_delay_ms,
+    )
+
+
+class LiveCall:
+    """A call that has been answered: its connection and its session."""
+
+    def __init__(self, call: Call, endpoint: TalkingEndpoint) -> None:
+        self.call = call
+        self.endpoint = endpoint
+
+
+class Calls:
+    """All calls of this process, by their ids."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        make_endpoint: MakeEndpoint,
+        open_session: OpenSession,
+    ) -> None:
+        self._limits = webrtc_limits(config)
+        self._registry = registry
+        self._make_endpoint = make_endpoint
+        self._open_session = open_session
+        self._setups = asyncio.Semaphore(config.webrtc.max_setups)
+        self._live: dict[str, LiveCall] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        offer_addresses(config.webrtc.host_addresses)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def find(self, call_id: str) -> LiveCall | None:
+        return self._live.get(call_id)
+
+    def hang_up(self, call_id: str) -> bool:
+        """End a call; False where there is none."""
+        live = self._live.get(call_id)
+        if live is None:
+            return False
+        live.call.hang_up()
+        return True
+
+    async def begin(self, offer: Offer, context: ConnectionContext) -> tuple[str, str]:
+        """A call's id and the SDP answer. Raises NotAdmitted, or ClientFault."""
+        answered: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._carry(offer, context, answered))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            return await answered
+        except asyncio.CancelledError:  # nobody waits for the answer any more
+            task.cancel()
+            raise
+
+    async def close(self) -> None:
+        """End every call and free all of it; bounded."""
+        for live in list(self._live.values()):
+            live.call.hang_up()
+        tasks = list(self._tasks)
+        if not tasks:
+            return
+        patience_s = self._limits.close_wait_s + _CLOSE_MARGIN_S
+        _, stuck = await asyncio.wait(tasks, timeout=patience_s)
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            _log.error("%d calls do not end", len(stuck))
+            await asyncio.wait(stuck, timeout=patience_s)
+
+    async def _carry(
+        self,
+        offer: Offer,
+        context: ConnectionContext,
+        answered: asyncio.Future[tuple[str, str]],
+    ) -> None:
+        """One call from admission to its end."""
+        try:
+            with self._registry.admit() as connection:
+                context = replace(context, session_id=connection.session_id)
+                async with self._open_session(connection.session_id):
+                    call = Call(random_id("rtc"), offer, self._limits)
+                    try:
+                        async with self._setups:
+                            answer = await call.answer()
+                        endpoint = self._make_endpoint(call.outbox, context)
+                    except BaseException:
+                        await call.close()
+                        raise
+                    connection.outbox, connection.endpoint = call.outbox, endpoint
+                    await self._talk(LiveCall(call, endpoint), answer, answered)
+        except BaseException as fault:
+            if answered.done():
+                raise
+            answered.set_exception(fault)
+
+    async def _talk(
+        self, live: LiveCall, answer: str, answered: asyncio.Future[tuple[str, str]]
+    ) -> None:
+        call = live.call
+        self._live[call.call_id] = live
+        if not answered.done():
+            answered.set_result((call.call_id, answer))
+        try:
+            ending = await call.run(live.endpoint)
+            _log.info("%s: ended, %s", call.call_id, ending)
+        finally:
+            del self._live[call.call_id]

@@ -1,0 +1,31 @@
+"""What every session of a server shares. `post` hands a message to the engine host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from session_server.audio.echo_guard import EchoGuard
+from session_server.audio.vad import VoiceActivity
+from session_server.clock import Clock
+from session_server.core.settings import CoreParams
+from session_server.ids import NewId
+from session_server.observability.metrics import Metrics
+from session_server.protocol.session_config import SessionRules
+from session_server.runtime.messages import ToHost
+from session_server.runtime.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """See the module docstring."""
+
+    rules: SessionRules
+    params: CoreParams
+    clock: Clock
+    new_id: NewId
+    metrics: Metrics
+    post: Callable[[ToHost], None]
+    make_vad: Callable[[], VoiceActivity]
+    make_echo_guard: Callable[[], EchoGuard | None]
+    recorder: Recorder | None = None

@@ -1,0 +1,121 @@
+"""Reads a client's SDP offer: what can't be a call is refused here, with one clear line.
+
+Raises nothing but ClientFault: `invalid_sdp`, `no_audio` or `unsupported_codec`, param `sdp`. Candidates with a `.local` name
+are left out: resolving them costs a second, and the client's own checks reach us anyway. Sizes are bounded: an offer makes us
+send packets to the addresses in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+
+from aiortc.sdp import MediaDescription, SessionDescription
+
+from session_server.errors import ClientFault
+
+_log = logging.getLogger(__name__)
+
+MAX_OFFER_BYTES = 64 * 1024
+MAX_SECTIONS = 8
+MAX_CANDIDATES = 32
+DEFAULT_MESSAGE_BYTES = 65_536
+"""What a peer takes that does not say it (RFC 8841)."""
+
+_VIDEO_CODECS = ("video/vp8", "video/h264")
+_MESSAGE_SIZE = re.compile(r"^a=max-message-size:(\d{1,12})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A usable offer. `has_channel`: events can travel; `max_message_bytes`: what the client takes in one message,
+    0: anything."""
+
+    sdp: str
+    has_channel: bool
+    max_message_bytes: int
+
+
+def read_offer(raw: bytes) -> Offer:
+    """The offer in a request's body."""
+    if not raw.strip():
+        raise _invalid("The offer is empty: send the browser's SDP offer.")
+    if len(raw) > MAX_OFFER_BYTES:
+        raise _invalid(f"The offer is longer than {MAX_OFFER_BYTES} bytes.")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise _invalid("The offer is not UTF-8 text.") from None
+    if not text.lstrip().startswith("v=0"):
+        raise _invalid("The offer is not SDP: it does not begin with 'v=0'.")
+    text = _reachable(text)
+    _check(_parsed(text).media)
+    size = _MESSAGE_SIZE.search(text)
+    return Offer(
+        text,
+        "m=application" in text,
+        DEFAULT_MESSAGE_BYTES if size is None else int(size[1]),
+    )
+
+
+def _parsed(text: str) -> SessionDescription:
+    try:
+        return SessionDescription.parse(text)
+    except (
+        Exception
+    ) as fault:  # the parser asserts, indexes and converts: anything may come of a bad text
+        _log.debug("an offer that cannot be parsed: %r", fault)
+        raise _invalid("The offer cannot be parsed as SDP.") from None
+
+
+def _check(media: list[MediaDescription]) -> None:
+    if len(media) > MAX_SECTIONS:
+        raise _invalid(f"The offer has more than {MAX_SECTIONS} media sections.")
+    audio = [section for section in media if section.kind == "audio"]
+    if not audio or not audio[0].port:
+        raise _fault("no_audio", "The offer has no audio section: add an audio transceiver.")
+    if audio[0].direction not in ("sendrecv", "recvonly"):
+        raise _fault(
+            "no_audio",
+            f"The audio section is {audio[0].direction}: the server could not be heard. Offer sendrecv.",
+        )
+    if not any(codec.mimeType.lower() == "audio/opus" for codec in audio[0].rtp.codecs):
+        raise _fault("unsupported_codec", "The audio section offers no Opus, the only codec here.")
+    for section in media:
+        if section.kind not in ("audio", "video", "application"):
+            raise _invalid(f"The offer has a section of an unknown kind: {section.kind}.")
+        if section.kind == "video" and not _common_video(section):
+            raise _fault(
+                "unsupported_codec", "The video section offers neither VP8 nor H.264. Leave it out."
+            )
+        if section.dtls is None or not section.dtls.fingerprints:
+            raise _invalid("The offer has no DTLS fingerprint.")
+        ice = section.ice
+        if ice is None or not ice.usernameFragment or not ice.password:
+            raise _invalid("The offer has no ICE user name or password.")
+
+
+def _common_video(section: MediaDescription) -> bool:
+    return any(codec.mimeType.lower() in _VIDEO_CODECS for codec in section.rtp.codecs)
+
+
+def _reachable(text: str) -> str:
+    """Without candidates that cannot be used, and with no more than MAX_CANDIDATES."""
+    kept, candidates = [], 0
+    for line in text.splitlines():
+        if line.startswith("a=candidate:"):
+            words = line.split()
+            candidates += 1
+            if candidates > MAX_CANDIDATES or len(words) < 8 or words[4].endswith(".local"):
+                continue
+        kept.append(line)
+    return "\r\n".join(kept) + "\r\n"
+
+
+def _invalid(message: str) -> ClientFault:
+    return _fault("invalid_sdp", message)
+
+
+def _fault(code: str, message: str) -> ClientFault:
+    return ClientFault(code, message, param="sdp")
