@@ -68,6 +68,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.kv_host_mb": (0, 16_777_216),
     "scheduler.kv_protected_share": (0, 1),
     "scheduler.kv_protect_s": (0, 600),
+    "scheduler.kv_busy_share": (0, 1),
     "scheduler.kv_link_mb_s": (1, 10_000_000),
     "observability.loop_lag_ms": (10, 60_000),
     "observability.record_mb": (1, 1_048_576),

@@ -18,7 +18,7 @@ class StateGate(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Jobs wait for room in the engine."""
+        """Jobs wait for room in the engine, or soon will: whoever holds some should be done with it."""
         ...
 
     def may_start(self, item: WorkItem, job: object) -> bool:

@@ -102,6 +102,7 @@ class ThinkerResidency:
         self._due_ns: int | None = None
         self._counting: Timer | None = None
         self._relieving = False
+        self._pressed = False
 
     def use_pool(self, pool: ResidencyParams, store: StateStore, sizes: JobSizes) -> None:
         """Decide about a pool of blocks, instead of about the engine's slots. Before the engine is loaded."""
@@ -117,7 +118,7 @@ class ThinkerResidency:
 
     @property
     def waiting(self) -> bool:
-        return self._machine is not None and self._machine.waiting > 0
+        return self._pressed
 
     @property
     def occupancy(self) -> float:
@@ -240,6 +241,8 @@ class ThinkerResidency:
         assert machine is not None
         for action in actions:
             self._do(action)
+        short = machine.host_bytes > 0 and machine.busy_share > self._params.kv_busy_share
+        self._pressed = short or machine.waiting > 0
         if self.observer is not None:
             self.observer(machine, actions, self._clock.now())
         if actions and self._counting is None:

@@ -91,6 +91,8 @@ class KvPool:
         self.host_tokens = 0
         self.protected = 0
         self.entries: dict[str, Entry] = {}
+        self.busy: dict[str, Entry] = {}
+        """Entries that work holds."""
         self._protected: dict[str, None] = {}
         self.orphans: dict[int, tuple[Transfer, int]] = {}
         """Transfers of closed sessions, with the blocks that they occupy until they end."""
@@ -162,6 +164,7 @@ class KvPool:
     def remove(self, entry: Entry, transfer: Transfer | None) -> None:
         """The session is over. `transfer`: what of it is under way; its blocks come free when that ends."""
         self.expose(entry)
+        self.busy.pop(entry.name, None)
         for hold in entry.holds.values():
             self.give(hold.blocks)
         self.host_tokens -= entry.away
@@ -208,5 +211,7 @@ class KvPool:
             assert not (entry.holds and entry.outward and entry.ticket), (
                 f"{entry.name}: busy, moved"
             )
+        busy = {name for name, entry in self.entries.items() if entry.holds}
+        assert busy == set(self.busy), "who is busy is not known"
         assert self.host_tokens <= self.host_limit, "host memory is over its bound"
         assert self.protected <= self.params.protected_blocks, "too much is protected"

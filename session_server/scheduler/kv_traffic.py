@@ -75,6 +75,7 @@ class Traffic:
         entry.holds[want.work] = Hold(
             want.rank, want.room_tokens, need - own, want.since_ns, reload
         )
+        self.pool.busy[entry.name] = entry
         self.preloads.pop(entry.name, None)
         if entry.away:
             self.critical[entry.name] = None

@@ -70,6 +70,7 @@ class SchedulerParams:
     kv_preload: bool = True
     kv_protected_share: float = 0.25
     kv_protect_s: float = 15.0
+    kv_busy_share: float = 0.25
     kv_link_mb_s: float = 1000.0
 
     def __post_init__(self) -> None:

@@ -99,6 +99,15 @@ class Residency:
         return 1 - self._pool.free / self.params.total_blocks
 
     @property
+    def busy_share(self) -> float:
+        """Share of the pool that work holds: nothing of it can be moved out."""
+        held = sum(
+            entry.blocks + sum(hold.blocks for hold in entry.holds.values())
+            for entry in self._pool.busy.values()
+        )
+        return held / self.params.total_blocks
+
+    @property
     def protected_bytes(self) -> int:
         """What of the pool is shielded from eviction by speech."""
         return self._pool.protected * self.params.block_bytes
@@ -228,6 +237,7 @@ class Residency:
             self._pool.give(hold.blocks)
             entry.last_used_ns = now
             if not entry.holds:
+                self._pool.busy.pop(entry.name, None)
                 if hold.started and event.tokens is not None:
                     if event.tokens > max(hold.room_tokens, entry.tokens):
                         raise ValueError(f"{event.session} outgrew the room of {event.work}")
@@ -340,6 +350,7 @@ class Residency:
             for hold in entry.holds.values():
                 self._pool.give(hold.blocks)
             entry.holds.clear()
+            self._pool.busy.pop(entry.name, None)
             entry.ticket = None
             if entry.here:
                 traffic.forsake(entry)
