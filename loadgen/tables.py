@@ -82,21 +82,21 @@ def sweep_verdict(report: Mapping[str, Any]) -> str:
     found, seeds = report["sessions_at_slo"], report["sessions_at_slo_by_seed"]
     each = ", ".join(f"{n}" for n in seeds.values())
     more = " or more (the search ended there)" if report["search_ended_at_limit"] else ""
+    pooled = report["sessions_at_slo_pooled"]
+    together = "" if pooled is None else f"; all seeds as one sample: {pooled}"
     short = any(point["answers"] < LEAST_EVENTS for point in report["points"])
     warning = (
         f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge: use more --seconds"
     )
-    return f"sessions at the service level: {found}{more}; each seed by itself: {each}{warning * short}"
+    return (
+        f"sessions at the service level: {found}{more}; each seed by itself: {each}{together}"
+        f"{warning * short}"
+    )
 
 
 KNEE_TITLES = (
-    "candidate",
-    "sessions at SLO",
-    "each seed",
-    "ratio",
-    "goodput/s there",
-    "wasted there",
-)
+    "candidate", "sessions at SLO", "each seed", "ratio", "pooled", "goodput/s there", "wasted there",
+)  # fmt: skip
 FIGURE_TITLES = (
     "candidate", "sessions", "holds", "P90, ms", "ratio", "P99, ms", "C100", "goodput/s", "ratio", "wasted", "starved",
     "refused", "reload p95, ms", "preloaded in vain",
