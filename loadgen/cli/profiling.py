@@ -28,7 +28,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             options.name or target.stem,
             options.repeats,
             options.time,
-            lambda what, share: bar.update(task, description=what, completed=share),
+            progress=lambda what, share: bar.update(task, description=what, completed=share),
         )
     target.write_text(profile.to_yaml())
     _show(profile, console)

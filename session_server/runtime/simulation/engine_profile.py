@@ -11,7 +11,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,16 @@ from session_server.clock import Clock, MonotonicClock
 from session_server.config import Config
 from session_server.runtime.host import registered_engine
 from session_server.runtime.server import model_store
+from session_server.runtime.session_factory import vad_maker
 from session_server.runtime.simulation.fitting import fit_profile
-from session_server.runtime.simulation.sharing import Shared, measure_sharing
+from session_server.runtime.simulation.host_load import Listeners
+from session_server.runtime.simulation.sharing import Shared, measure_sessions, measure_sharing
 from session_server.runtime.simulation.stopwatch import Stopwatch
 
 Progress = Callable[[str, float], None]
 """Told what is being done, and the share of all that is done."""
 
+SESSIONS = 8
 _LOADING, _TIMING = 0.1, 0.8
 _TIMES = {
     "wall": "by the wall clock",
@@ -46,6 +49,7 @@ class EngineProfile:
     content: dict[str, Any]
     residuals: dict[str, float]
     shared: tuple[Shared, ...]
+    beside: dict[Stage, float]
     steps: int
     timed_by: str
 
@@ -65,6 +69,12 @@ class EngineProfile:
                     f"{a.value} {x:.2f} with {b.value} {y:.2f}"
                     for (a, b), (x, y) in ((one.stages, one.factors) for one in self.shared)
                 )
+                + "."
+            )
+        if self.beside:
+            head.append(
+                f"# Each stage's time alone / beside {SESSIONS} sessions that are heard: "
+                + ", ".join(f"{stage.value} {factor:.2f}" for stage, factor in self.beside.items())
                 + "."
             )
         body = yaml.safe_dump(self.content, sort_keys=False, default_flow_style=None, width=120)
@@ -90,9 +100,11 @@ def measure_engines(
     name: str,
     repeats: int,
     timed_by: str = "wall",
+    share_s: float = 2.0,
     progress: Progress = lambda what, share: None,
 ) -> EngineProfile:
-    """Takes minutes. `timed_by`: wall, or cpu, for engines that run on the calling thread alone. Raises ModelsMissing, ConfigError or EngineFault with one clear line."""
+    """Takes minutes. `timed_by`: wall, or cpu, for engines that run on the calling thread alone; `share_s`: for each
+    measurement of steps beside others. Raises ModelsMissing, ConfigError or EngineFault with one clear line."""
     clock: Clock = ThreadClock() if timed_by == "cpu" else MonotonicClock()
     voice = config.models.voices[0]
     engines: dict[Stage, SteppedEngine] = {}
@@ -109,23 +121,33 @@ def measure_engines(
         timings = watch.run()
         progress("two stages at once", _TIMING)
         sound = max(watch.sounds, key=len)
-        shared = measure_sharing(engines, clock, voice, sound, seconds=min(2.0, 0.5 * repeats))
+        wall = MonotonicClock()  # waiting for each other is what is looked for
+        shared = measure_sharing(engines, wall, voice, sound, share_s)
+        vads = [vad_maker(config, model_store(config))() for _ in range(SESSIONS)]
+        listeners = Listeners(vads, max(watch.spoken, key=len))
+        beside = measure_sessions(engines, wall, voice, sound, listeners, share_s)
         capabilities = {stage: engine.capabilities for stage, engine in engines.items()}
     finally:
         for engine in engines.values():
             engine.close()
     batches = {spec.stage: spec.max_batch for spec in config.graph.stages}
     content, residuals = fit_profile(
-        name, timings, capabilities, batches, usable_cpus(), sharing_of(shared)
+        name,
+        timings,
+        capabilities,
+        batches,
+        usable_cpus(),
+        sharing_of([factor for one in shared for factor in one.factors]),
+        max(0.0, 1 / sharing_of(list(beside.values())) - 1) / SESSIONS,
     )
     content["scheduler"] = {key: _plain(getattr(config.scheduler, key)) for key in _SCHEDULER_KEYS}
     progress("done", 1.0)
-    return EngineProfile(content, residuals, tuple(shared), len(timings.steps), timed_by)
+    return EngineProfile(content, residuals, tuple(shared), beside, len(timings.steps), timed_by)
 
 
-def sharing_of(shared: list[Shared]) -> float:
-    """One factor for all pairs: their geometric mean, at most 1."""
-    factors = [max(0.05, factor) for one in shared for factor in one.factors]
+def sharing_of(found: Sequence[float]) -> float:
+    """One factor for all: their geometric mean, at most 1."""
+    factors = [max(0.05, factor) for factor in found]
     return min(1.0, math.exp(statistics.fmean(map(math.log, factors)))) if factors else 1.0
 
 

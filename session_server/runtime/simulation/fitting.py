@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 
 from engines.base import Capabilities, Stage
+from engines.sim.scripted import TOKEN_CHARS
 from session_server.errors import ConfigError
 from session_server.runtime.simulation.stopwatch import Timing, Timings
 
+PROMPT_SHARE = 5 / 8
+"""Of a thinker's context: the rest is kept for the answer (`engines.cpu.thinker`)."""
 SPIKE = 2.5
 """A step that takes so many times its usual is a spike, not jitter."""
 
@@ -158,20 +161,26 @@ def fit_profile(
     batches: Mapping[Stage, int],
     cores: int,
     sharing: float,
+    per_session: float = 0.0,
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """A profile as a mapping, and each stage's residual. `batches`: largest batches of the graph."""
     vocoder = capabilities[Stage.VOCODER]
-    frames_per_char = timings.frames / max(1, timings.characters)
     chars_per_token = timings.text / max(1, timings.tokens)
+    longer = chars_per_token / TOKEN_CHARS  # a scripted token is so much shorter than a real one
+    frames_per_char = timings.frames / max(1, timings.characters) * longer
     stages: dict[str, Any] = {}
     residuals: dict[str, float] = {}
     for stage in (s for s in Stage if s in capabilities):
         points = points_of(step for step in timings.steps if step.stage is stage)
         fit = fit_thinker(points) if stage is Stage.THINKER else fit_linear(stage, points)
         entry: dict[str, Any] = {"device": "cpu", "max_batch": batches[stage], **fit.entry}
-        slots = capabilities[stage].slots
+        if stage is Stage.TALKER:
+            entry["linear"]["per_unit"] = _round(entry["linear"]["per_unit"] * longer)
+        slots, context = capabilities[stage].slots, capabilities[stage].context_tokens
         if slots is not None:
             entry["slots"] = slots
+        if context:
+            entry["prompt_room"] = int(context * PROMPT_SHARE)
         stages[stage.value] = entry
         residuals[stage.value] = fit.residual
     profile = {
@@ -179,13 +188,20 @@ def fit_profile(
         "kind": "cascade",
         "unit_samples": vocoder.unit_samples,
         "rate": vocoder.unit_rate,
-        "frames_per_token": round(chars_per_token * frames_per_char, 2),
+        "frames_per_token": round(TOKEN_CHARS * frames_per_char, 2),
         "frames_per_char": round(frames_per_char, 3),
-        "handover_ms": 1,
+        "tokens_per_word": round(max(1.0, timings.tokens / max(1, timings.words)), 2),
+        "handover_ms": 0,
         "jitter": jitter_of(timings.steps),
         "stages": stages,
         "kv": {"input_tokens_per_s": 0},
-        "devices": {"cpu": {"concurrent": cores, "sharing": round(sharing, 3)}},
+        "devices": {
+            "cpu": {
+                "concurrent": cores,
+                "sharing": round(sharing, 3),
+                "per_session": round(per_session, 4),
+            }
+        },
     }
     return profile, residuals
 

@@ -1,7 +1,7 @@
-"""How much two stages slow each other down when their steps run at the same time.
+"""How much two stages slow each other down when their steps run at the same time, and open sessions every one of them.
 
-Each pair is timed alone and together, each stage on a thread of its own as the engine host runs it. A factor is a step's
-median time alone over that beside the other one: 1 is a core for each, 0.5 is one core for both.
+Each stage runs on a thread of its own, as the engine host runs it. A factor is a step's median time alone over that
+beside the others: 1 is a core for each, 0.5 is one core for both.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ from engines.base import (
 )
 from session_server.clock import Clock, MonotonicClock
 from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.runtime.simulation.host_load import Listeners
 
 PAIRS = ((Stage.THINKER, Stage.ASR), (Stage.THINKER, Stage.CODEC), (Stage.ASR, Stage.CODEC))
 _TEXT = "The old bridge over the river was built of stone, many years before the first trains came."
+
+_TURNS = 3
 
 Loop = Callable[[], float]
 """Does one step; its milliseconds."""
@@ -54,6 +57,27 @@ def measure_sharing(
         together = _timed(loops, seconds)
         first, second = (a / t for a, t in zip(alone, together, strict=True))
         found.append(Shared(pair, (first, second)))
+    return found
+
+
+def measure_sessions(
+    engines: dict[Stage, SteppedEngine],
+    clock: Clock,
+    voice: str,
+    sound: bytes,
+    listeners: Listeners,
+    seconds: float,
+) -> dict[Stage, float]:
+    """Each stage's factor beside sessions that are heard; alone and beside them in turns."""
+    found = {}
+    for stage in sorted({stage for pair in PAIRS for stage in pair}, key=lambda s: s.value):
+        loop = _loop(stage, engines, clock, voice, sound)
+        alone, beside = [], []
+        for _ in range(_TURNS):
+            alone.append(_timed([loop], seconds / _TURNS)[0])
+            with listeners.hearing():
+                beside.append(_timed([loop], seconds / _TURNS)[0])
+        found[stage] = statistics.median(alone) / statistics.median(beside)
     return found
 
 

@@ -51,7 +51,6 @@ QUESTIONS = (
 _INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in plain words."
 _CHUNKS = (4, 8, 16)
 _USUAL_CHUNK = 32
-_PARTIAL_S = 0.3
 _STEPS_EACH = 6
 _HISTORY = (0, 2, 4, 7)
 """Turns before the question: prompts of 100 to 600 tokens."""
@@ -97,6 +96,8 @@ class Stopwatch:
         self.timings = Timings()
         self.sounds: list[bytes] = []
         """What was spoken, as the ears hear it: s16le at INPUT_RATE."""
+        self.spoken: list[bytes] = []
+        """The same at OUTPUT_RATE, as a microphone would send it."""
         self._engines = engines
         self._clock = clock
         self._voice = voice
@@ -158,7 +159,7 @@ class Stopwatch:
             yield
             speeches.append(speech)
             sounds += yield from self._render([speech], _USUAL_CHUNK)
-        self.sounds = [_for_ears(sound) for sound in sounds]
+        self.spoken, self.sounds = sounds, [_for_ears(sound) for sound in sounds]
         for frames in _CHUNKS:
             yield from self._render([speeches[2]], frames)
         for size in (2, 4):
@@ -226,24 +227,18 @@ class Stopwatch:
     # -- hearing
 
     def _hear(self, sounds: Sequence[bytes]) -> Iterator[None]:
-        """Each sound as a growing utterance, as turns are recognised; then judged."""
+        """The beginning of each sound, and all of it; nothing is recognised twice in a session. Then it is judged."""
         for pcm in sounds:
-            session = self._key().work
-            step = int(_PARTIAL_S * INPUT_RATE) * 2
-            for end in range(2 * step, len(pcm), step):
-                self._recognise(session, pcm[:end], partial=True)
+            for share in (0.4, 0.7, 1.0):
+                self._recognise(pcm[: int(len(pcm) * share) & ~1])
                 yield
-            self._recognise(session, pcm, partial=False)
-            yield
-            self._recognise(self._key().work, pcm, partial=False)  # one that was not heard growing
-            yield
             if Stage.TURN in self._engines:
                 self._judge(pcm)
                 yield
 
-    def _recognise(self, session: str, pcm: bytes, *, partial: bool) -> None:
-        key, engine = self._key(session), self._engines[Stage.ASR]
-        self._start(Stage.ASR, key, UtteranceJob(pcm, partial))
+    def _recognise(self, pcm: bytes) -> None:
+        key, engine = self._key(f"hearing_{self._jobs}"), self._engines[Stage.ASR]
+        self._start(Stage.ASR, key, UtteranceJob(pcm))
         self._step(Stage.ASR, [StepRequest(key, 1)], len(pcm) / 2 / INPUT_RATE)
         engine.release(key)
 

@@ -23,7 +23,7 @@ TABLE = {1: 12.0, 2: 15.0, 4: 21.0, 8: 33.0}
 def steps(noise: float, spikes: float = 0.0) -> Timings:
     """Steps that cost what a simple law says, times lognormal noise."""
     rng = random.Random(7)
-    timings = Timings(characters=100, frames=533, text=400, tokens=100)
+    timings = Timings(characters=100, frames=533, text=400, words=80, tokens=100)
 
     def add(stage: Stage, batch: int, units: float, ms: float, prompt: int = 0) -> None:
         factor = rng.lognormvariate(0.0, noise) if noise else 1.0
@@ -54,7 +54,14 @@ STAGES = (Stage.ASR, Stage.TURN, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage
 
 def fitted(timings: Timings) -> tuple[dict[str, object], dict[str, float]]:
     capabilities = {
-        stage: Capabilities(stage, 8, 8 if stage is Stage.THINKER else None, 300, 24_000)
+        stage: Capabilities(
+            stage,
+            8,
+            8 if stage is Stage.THINKER else None,
+            300,
+            24_000,
+            context_tokens=1024 * (stage is Stage.THINKER),
+        )
         for stage in STAGES
     }
     batches = {stage: 8 if stage is Stage.THINKER else 2 for stage in STAGES}
@@ -75,6 +82,8 @@ def test_known_costs_come_back_and_the_simulation_reads_them() -> None:
     asr = profile.stages[Stage.ASR]
     assert asr.base_ms + 2 * asr.per_unit_ms == pytest.approx(84, rel=0.02)
     assert profile.stages[Stage.THINKER].slots == 8
+    assert profile.stages[Stage.THINKER].prompt_room == 640
+    assert profile.tokens_per_word == 1.25
     assert profile.frames_per_char == 5.33
     assert profile.frames_per_token == pytest.approx(4 * 5.33)
     assert profile.devices["cpu"].sharing == 0.8
