@@ -60,7 +60,7 @@ class Outcome:
 
 
 class WsDriver:
-    """Runs a load against one server."""
+    """Runs a load against one server. `outcome`: what there is so far; of a run that was cancelled, all there is."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class WsDriver:
         self._clock = clock if clock is not None else MonotonicClock()
         self._ids = ResponseIds()
         self._room = room_noise(load.seed)
-        self._outcome = Outcome()
+        self.outcome = Outcome()
         self._refusals: list[str] = []
         self._ended_turns = 0
 
@@ -92,10 +92,10 @@ class WsDriver:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
-        if not self._outcome.sessions:
+        if not self.outcome.sessions:
             raise RunFailed(self._refusals[0] if self._refusals else "no session could be opened")
         await self._look()
-        return self._outcome
+        return self.outcome
 
     async def _user(self, index: int, start: float) -> None:
         await asyncio.sleep(start)
@@ -123,7 +123,7 @@ class WsDriver:
                 open_timeout=OPEN_S,
                 close_timeout=2.0,
             ) as socket:
-                self._outcome.sessions += 1
+                self.outcome.sessions += 1
                 await self._converse(socket, index, lines, rng)
         except (OSError, InvalidHandshake, TimeoutError) as fault:
             self._refuse(fault)
@@ -140,12 +140,17 @@ class WsDriver:
             await self._speak(socket, user, now)
         except ConnectionClosed:
             await reading
+        except (
+            asyncio.CancelledError
+        ):  # the run is being stopped: what this user saw until now counts
+            self.outcome.records.append(user.finish())
+            raise
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
         user.closed(_why(socket), self._clock.now())
-        self._outcome.records.append(user.finish())
+        self.outcome.records.append(user.finish())
 
     async def _speak(self, socket: ClientConnection, user: WireClient, begun: int) -> None:
         due = begun
@@ -155,7 +160,7 @@ class WsDriver:
             wait = due - self._clock.now()
             if wait > 0:
                 await asyncio.sleep(wait / NS_PER_S)
-            self._outcome.late_ns.append(max(0, self._clock.now() - due))
+            self.outcome.late_ns.append(max(0, self._clock.now() - due))
             await self._send(socket, user.tick(due))
             turns = user.user.turns_ended
             if turns != ended:
@@ -186,7 +191,7 @@ class WsDriver:
         self._refusals.append(why)
         record = UserRecord()
         record.errors[kind] += 1
-        self._outcome.records.append(record)
+        self.outcome.records.append(record)
 
     async def _keep_looking(self) -> None:
         while True:
@@ -196,7 +201,7 @@ class WsDriver:
     async def _look(self) -> None:
         sample = await asyncio.to_thread(self._probe.sample)
         if sample is not None:
-            self._outcome.looks.append((len(self._outcome.records), sample))
+            self.outcome.looks.append((len(self.outcome.records), sample))
 
 
 def _why(socket: ClientConnection) -> str:

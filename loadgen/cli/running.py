@@ -51,11 +51,15 @@ def run(options: argparse.Namespace, console: Console) -> int:
     ) as bar:
         task = bar.add_task("", total=_planned(options))
         driver = WsDriver(load, probe, progress=lambda turns: bar.update(task, completed=turns))
-        outcome = _drive(driver)
-    report = _report(options, outcome, load.material.source, probe.origin)
+        complete = _drive(driver)
+    report = _report(options, driver.outcome, load.material.source, probe.origin)
+    report["complete"] = complete
     if options.report is not None:
         reports.write(report, options.report)
     reports.print_report(report, console)
+    if not complete:
+        console.print("interrupted: this is a part", markup=False)
+        return 130
     return _verdict(bars, report, console)
 
 
@@ -77,9 +81,16 @@ def _report(
     )
 
 
-def _drive(driver: WsDriver) -> Outcome:
-    with asyncio.Runner(loop_factory=_fast_loop) as runner:
-        return runner.run(driver.run())
+def _drive(driver: WsDriver) -> bool:
+    """False: somebody pressed Ctrl-C, and there is a part; raises KeyboardInterrupt when there is nothing."""
+    try:
+        with asyncio.Runner(loop_factory=_fast_loop) as runner:
+            runner.run(driver.run())
+    except KeyboardInterrupt:
+        if not any(record.turns for record in driver.outcome.records):
+            raise
+        return False
+    return True
 
 
 def _fast_loop() -> asyncio.AbstractEventLoop:

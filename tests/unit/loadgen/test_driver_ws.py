@@ -211,6 +211,28 @@ async def test_a_server_that_hangs_up_is_an_error_for_that_user():
 
 
 @pytest.mark.asyncio
+async def test_a_run_that_is_stopped_keeps_what_its_users_saw():
+    plan = Plan.even(500, pause_ns=0, limit_ns=5000 * MS)
+    heard = asyncio.Event()
+    async with Server() as server:
+        driver = WsDriver(
+            load(server, plan, 2),
+            ServerProbe(server.url),
+            progress=lambda _: heard.set(),
+            clock=LoopClock(),
+        )
+        running = asyncio.create_task(driver.run())
+        await heard.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    figures = measure(driver.outcome.records, 1.0)
+    assert len(driver.outcome.records) == 2
+    assert figures["turns_ended"].get("played", 0) >= 1
+    assert figures["errors"] == 0
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("status", "words"), [(401, "--api-key"), (503, "no more sessions"), (404, "nothing is served")]
 )
