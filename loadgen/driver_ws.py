@@ -25,10 +25,12 @@ from loadgen.wire import decode
 from loadgen.wire_client import Lines, Plan, WireClient
 from session_server.clock import Clock, MonotonicClock
 from session_server.errors import SessionServerError
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_S, OUTPUT_RATE
 
 OPEN_S = 10.0
 PROBE_EVERY_S = 2.0
+LEAD_EVERY_NS = 5 * QUANTUM_NS
+LEAD_SAMPLES = 600
 MAX_FRAME = 4 * 1024 * 1024
 
 
@@ -51,11 +53,13 @@ class Load:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run gave. `looks`: (sessions ended so far, the server then)."""
+    """What a run gave. `looks`: (sessions ended so far, the server then). `lead`: (second of the run, seconds of audio that had
+    arrived and were not played yet) of the first user, for its first minute or so."""
 
     records: list[UserRecord] = field(default_factory=list)
     late_ns: list[int] = field(default_factory=list)
     looks: list[tuple[int, Sample]] = field(default_factory=list)
+    lead: list[tuple[float, float]] = field(default_factory=list)
     sessions: int = 0
 
 
@@ -79,9 +83,11 @@ class WsDriver:
         self.outcome = Outcome()
         self._refusals: list[str] = []
         self._ended_turns = 0
+        self._began = 0
 
     async def run(self) -> Outcome:
         """Raises RunFailed when not one session could be opened."""
+        self._began = self._clock.now()
         await self._look()
         looking = asyncio.create_task(self._keep_looking())
         try:
@@ -137,7 +143,7 @@ class WsDriver:
         reading = asyncio.create_task(self._read(socket, user))
         try:
             await self._send(socket, user.start())
-            await self._speak(socket, user, now)
+            await self._speak(socket, user, now, watched=index == 0)
         except ConnectionClosed:
             await reading
         except (
@@ -152,7 +158,9 @@ class WsDriver:
         user.closed(_why(socket), self._clock.now())
         self.outcome.records.append(user.finish())
 
-    async def _speak(self, socket: ClientConnection, user: WireClient, begun: int) -> None:
+    async def _speak(
+        self, socket: ClientConnection, user: WireClient, begun: int, *, watched: bool
+    ) -> None:
         due = begun
         ended = 0
         while not user.done:
@@ -162,6 +170,13 @@ class WsDriver:
                 await asyncio.sleep(wait / NS_PER_S)
             self.outcome.late_ns.append(max(0, self._clock.now() - due))
             await self._send(socket, user.tick(due))
+            if (
+                watched
+                and (due - begun) % LEAD_EVERY_NS == 0
+                and len(self.outcome.lead) < LEAD_SAMPLES
+            ):
+                at_s = (due - self._began) / NS_PER_S
+                self.outcome.lead.append((at_s, user.buffered(due) / OUTPUT_RATE))
             turns = user.user.turns_ended
             if turns != ended:
                 self._ended_turns += turns - ended

@@ -149,7 +149,7 @@ def lead_plot(lines: Sequence[tuple[str, Sequence[Sequence[float]]]], title: str
     for name, samples in lines:
         axes.plot([at for at, _ in samples], [lead for _, lead in samples], label=name, linewidth=1)
     axes.set_xlabel("s")
-    axes.set_ylabel("audio made, not yet heard, s")
+    axes.set_ylabel("audio not yet heard, s")
     axes.grid(alpha=0.3)
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8)

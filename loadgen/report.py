@@ -108,6 +108,7 @@ def build(
         "seed": seed,
         **figures,
         **_server_figures(outcome.looks),
+        "lead": [[round(at, 1), round(lead, 3)] for at, lead in outcome.lead],
         "server_figures_origin": origin,
         "stages": _stages([sample for _, sample in outcome.looks]),
         "driver": {"kind": "ws", "late_ms": spread(outcome.late_ns, (50, 99, 100))},

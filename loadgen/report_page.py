@@ -127,7 +127,10 @@ def _run_plots(page: Page, runs: Named) -> list[Section]:
     return sections
 
 
-_LEAD = "Audio made and not yet heard of the first session's answer under way."
+_LEAD = (
+    "Of the first session's answer under way: audio not yet heard; in a simulation all that was made, in a load run "
+    "what has arrived at the client."
+)
 _STAGES = "Share of the time that a stage was in a step, and jobs advanced by a step."
 
 

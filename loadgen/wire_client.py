@@ -129,6 +129,8 @@ class WireClient:
         self._windows: dict[str, LoudWindows] = {}
         self._items: dict[str, list[str]] = {}
         self._now = now
+        self._newest = ""
+        self._arrived = 0
 
     @property
     def done(self) -> bool:
@@ -155,8 +157,21 @@ class WireClient:
         self._now = max(self._now, now)
         out: list[str] = []
         for heard in self._read(event):
+            if type(heard) is events.Audio:
+                self._count(heard)
             out += self._spell(self.user.handle(heard, now))
         return out
+
+    def _count(self, audio: events.Audio) -> None:
+        if audio.response != self._newest:
+            self._newest, self._arrived = audio.response, 0
+        self._arrived += audio.samples
+
+    def buffered(self, now: int) -> int:
+        """Samples of the newest answer that have arrived and not been played, while it goes on."""
+        if not self.user.goes_on(self._newest, now):
+            return 0
+        return self._arrived - (self.user.played(self._newest, now) or 0)
 
     def closed(self, why: str, now: int) -> None:
         """The connection is gone; `why` goes into the errors unless the user had finished."""

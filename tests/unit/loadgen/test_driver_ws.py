@@ -170,6 +170,12 @@ async def test_users_talk_listen_and_interrupt_over_real_sockets():
     assert 0 < figures["response_ms"]["p50"] < 1000
     assert outcome.sessions == 3
     assert outcome.looks[0][1].cpu_s == 1.5
+    instants, leads = zip(*outcome.lead, strict=True)
+    assert 0.0 in leads
+    assert 0.05 < max(leads) < 1.2, (
+        "an answer has 1.2 s of sound, and comes a little faster than it is played"
+    )
+    assert list(instants) == sorted(instants)
 
 
 @pytest.mark.asyncio
