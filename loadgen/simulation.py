@@ -131,7 +131,7 @@ def _head(spec: SimulationSpec) -> dict[str, Any]:
         "sessions": spec.sessions,
         "users": spec.sessions,
         "replicas": spec.replicas,
-        "admission": spec.admission,
+        "admission_on": spec.admission,
         "max_sessions": spec.max_sessions,
         "turn_mode": spec.turn_mode,
         "silence_ms": spec.silence_ms,
