@@ -54,20 +54,27 @@ class Plan:
         turn_detection: dict[str, Any] | None = None,
         playback: bool = False,
     ) -> Plan:
-        """Pauses of +-50 %. Interruptions keep away from both ends of an answer, whose length is only a guess."""
-        pause_s = pause_ns / NS_PER_S
-        workload = Workload(
-            name="even",
-            barge_in=barge_in,
-            backchannel=backchannel,
-            barge_in_at=Span(0.0, 0.0, 0.15, 0.85, "uniform"),
-            barge_in_least_s=0.3,
-            opening_s=Span(0.0, 0.0, 0.2 * pause_s, pause_s, "uniform"),
-            think_least_s=Span(0.0, 0.0, 0.5 * pause_s, 1.5 * pause_s, "uniform"),
-            think_s=Span(0.0, kind="constant"),
-            wait_limit_s=limit_ns / NS_PER_S,
+        """Users of an `even_workload`."""
+        workload = even_workload(
+            barge_in=barge_in, backchannel=backchannel, pause_ns=pause_ns, limit_ns=limit_ns
         )
         return Plan(turns, workload, turn_detection or {"type": "server_vad"}, playback)
+
+
+def even_workload(*, barge_in: float, backchannel: float, pause_ns: int, limit_ns: int) -> Workload:
+    """Pauses of +-50 %. Interruptions keep away from both ends of an answer, whose length is only a guess."""
+    pause_s = pause_ns / NS_PER_S
+    return Workload(
+        name="even",
+        barge_in=barge_in,
+        backchannel=backchannel,
+        barge_in_at=Span(0.0, 0.0, 0.15, 0.85, "uniform"),
+        barge_in_least_s=0.3,
+        opening_s=Span(0.0, 0.0, 0.2 * pause_s, pause_s, "uniform"),
+        think_least_s=Span(0.0, 0.0, 0.5 * pause_s, 1.5 * pause_s, "uniform"),
+        think_s=Span(0.0, kind="constant"),
+        wait_limit_s=limit_ns / NS_PER_S,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import random
 import sys
 import urllib.parse
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
@@ -19,9 +20,14 @@ from loadgen.driver_ws import Load, Outcome, WsDriver
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
-from loadgen.wire_client import Plan
+from loadgen.wire_client import Plan, even_workload
+from loadgen.workloads import find_workload
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
+from session_server.runtime.simulation.spec import Workload
+
+PAUSE_S = 1.0
+TURN_LIMIT_S = 30.0
 
 
 def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
@@ -114,45 +120,72 @@ def _load(options: argparse.Namespace) -> Load:
         if options.turn_detection != "server_vad":
             raise ConfigError("--silence-ms goes with --turn-detection server_vad only")
         detection["silence_duration_ms"] = options.silence_ms
-    if options.barge_in + options.backchannel > 1:
-        raise ConfigError("--barge-in and --backchannel together are more than 1")
+    workload = users_of(options)
     starts = arrivals(options.arrivals, options.users, random.Random(options.seed))
-    plan = Plan.even(
-        options.turns,
-        barge_in=options.barge_in,
-        backchannel=options.backchannel,
-        pause_ns=int(options.pause * NS_PER_S),
-        limit_ns=int(options.turn_limit * NS_PER_S),
-        turn_detection=detection,
-        playback="playback" in options.extensions,
-    )
-    return Load(
-        url, plan, _material(options), starts, options.seed, options.rounds, options.api_key
-    )
+    plan = Plan(options.turns, workload, detection, "playback" in options.extensions)
+    material = _material(options, says_mhm=bool(workload.backchannel or workload.backchannel_per_s))
+    return Load(url, plan, material, starts, options.seed, options.rounds, options.api_key)
 
 
-def _material(options: argparse.Namespace) -> Material:
+def users_of(options: argparse.Namespace) -> Workload:
+    """How they behave: as in a scenario, or as the options say. Raises ConfigError."""
+    if options.workload is None:
+        barge_in, backchannel = options.barge_in or 0.0, options.backchannel or 0.0
+        if barge_in + backchannel > 1:
+            raise ConfigError("--barge-in and --backchannel together are more than 1")
+        pause_s = PAUSE_S if options.pause is None else options.pause
+        limit_s = options.turn_limit or TURN_LIMIT_S
+        return even_workload(
+            barge_in=barge_in,
+            backchannel=backchannel,
+            pause_ns=int(pause_s * NS_PER_S),
+            limit_ns=int(limit_s * NS_PER_S),
+        )
+    for name in ("pause", "backchannel"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name} does not go with --workload, which has its own")
+    workload = find_workload(options.workload).workload
+    if workload.trace is not None:
+        raise ConfigError(f"--workload {options.workload}: only a simulation can repeat a trace")
+    if options.barge_in is not None:
+        workload = replace(workload, barge_in=options.barge_in)
+        if workload.barge_in + workload.backchannel > 1:
+            raise ConfigError("--barge-in and the workload's backchannel together are more than 1")
+    if options.turn_limit is not None:
+        workload = replace(workload, wait_limit_s=options.turn_limit)
+    return workload
+
+
+def _material(options: argparse.Namespace, *, says_mhm: bool) -> Material:
     if options.speech is None:
         if options.backchannel_speech is not None:
             raise ConfigError("--backchannel-speech goes with --speech")
         return synthesised()
     material = recorded(options.speech, options.backchannel_speech)
-    if options.backchannel and not material.backchannels:
+    if says_mhm and not material.backchannels:
         raise ConfigError("--backchannel with --speech needs --backchannel-speech DIR")
     return material
 
 
 def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
+    workload = users_of(options)
     return {
+        "name": workload.name,
         "url_path": urllib.parse.urlsplit(options.url).path or "/v1/realtime",
         "turns_per_session": options.turns,
         "rounds": options.rounds,
-        "barge_in": options.barge_in,
-        "backchannel": options.backchannel,
+        "barge_in": workload.barge_in,
+        "backchannel": workload.backchannel,
+        "backchannel_per_s": workload.backchannel_per_s,
+        "false_start_per_min": workload.false_start_per_min,
+        "early_start": workload.early_start,
+        "hang_up": workload.hang_up,
+        "drop": workload.drop,
         "turn_detection": options.turn_detection,
         "silence_ms": options.silence_ms,
-        "pause_s": options.pause,
-        "turn_limit_s": options.turn_limit,
+        "think_least_s": asdict(workload.think_least_s),
+        "think_s": asdict(workload.think_s),
+        "turn_limit_s": workload.wait_limit_s,
         "arrivals": options.arrivals,
         "speech": speech,
         "extensions": sorted(set(options.extensions)),
