@@ -118,6 +118,7 @@ class Call:
         finally:
             self._endpoint = None
             endpoint.on_closed()
+            self.outbox.dismiss()
             await self.close()
         return self.ending or Ending.HUNG_UP
 

@@ -26,6 +26,7 @@ from session_server.transports.webrtc.playout import Frame, Playout
 
 _log = logging.getLogger(__name__)
 
+CLOSE_NORMAL = 1000
 CLOSE_TRY_AGAIN_LATER = 1013
 _FLUSH_STEP_S = 0.01
 _LINGER_S = 0.1
@@ -104,9 +105,13 @@ class CallOutbox:
         if self.closing is not None:
             return
         self.closing = (code, reason)
+        self.dismiss(code, reason)
+        self._closed()
+
+    def dismiss(self, code: int = CLOSE_NORMAL, reason: str = "the call is over") -> None:
+        """Close the connections that follow this one."""
         for follower in list(self.followers):
             follower.close(code, reason)
-        self._closed()
 
     async def flush(self) -> None:
         """Wait, bounded, until the client has what was sent before `close`."""

@@ -142,10 +142,7 @@ async def post_offer(
     if session is None:
         body, headers["Content-Type"] = sdp, "application/sdp"
     else:
-        body = aiohttp.FormData()
-        body.add_field("sdp", sdp)
-        body.add_field("session", json.dumps(session))
-        body = body if body.is_multipart else _multipart(sdp, session)
+        body = form({"sdp": sdp, "session": json.dumps(session)})
     url = f"{server.address.http}{path}{query}"
     async with (
         aiohttp.ClientSession() as http,
@@ -154,16 +151,31 @@ async def post_offer(
         return answer.status, dict(answer.headers), await answer.text()
 
 
-def _multipart(sdp: str, session: Event) -> aiohttp.MultipartWriter:
-    form = aiohttp.MultipartWriter("form-data")
-    for name, text in (("sdp", sdp), ("session", json.dumps(session))):
-        form.append(text).set_content_disposition("form-data", name=name)
-    return form
+def form(fields: dict[str, str]) -> aiohttp.MultipartWriter:
+    """As a browser sends a `FormData`."""
+    writer = aiohttp.MultipartWriter("form-data")
+    for name, text in fields.items():
+        part = writer.append(text)
+        part.headers.popall("Content-Type")
+        part.set_content_disposition("form-data", name=name)
+    return writer
 
 
 async def offer_of(peer: RTCPeerConnection) -> str:
     await peer.setLocalDescription(await peer.createOffer())
     return str(peer.localDescription.sdp)
+
+
+@asynccontextmanager
+async def offering() -> AsyncIterator[tuple[RTCPeerConnection, str]]:
+    """A peer with a microphone and a channel, and its offer, which it means."""
+    peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    peer.addTrack(Microphone())
+    peer.createDataChannel("oai-events")
+    try:
+        yield peer, await offer_of(peer)
+    finally:
+        await peer.close()
 
 
 @asynccontextmanager

@@ -1,0 +1,114 @@
+"""Offers that cannot be calls are refused with one clear line; the others come through."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_server.errors import ClientFault
+from session_server.transports.webrtc.offer import (
+    DEFAULT_MESSAGE_BYTES,
+    MAX_CANDIDATES,
+    MAX_OFFER_BYTES,
+    read_offer,
+)
+
+pytestmark = pytest.mark.unit
+
+HEAD = """v=0
+o=- 1 1 IN IP4 0.0.0.0
+s=-
+t=0 0
+a=group:BUNDLE 0 1
+"""
+SECURITY = """a=ice-ufrag:abcd
+a=ice-pwd:aaaaaaaaaaaaaaaaaaaaaaaa
+a=fingerprint:sha-256 00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF
+a=setup:actpass
+"""
+AUDIO = f"""m=audio 9 UDP/TLS/RTP/SAVPF 111
+c=IN IP4 0.0.0.0
+a=mid:0
+a=sendrecv
+a=rtcp-mux
+a=rtpmap:111 opus/48000/2
+{SECURITY}"""
+CHANNEL = f"""m=application 9 UDP/DTLS/SCTP webrtc-datachannel
+c=IN IP4 0.0.0.0
+a=mid:1
+a=sctp-port:5000
+a=max-message-size:100000
+{SECURITY}"""
+VIDEO = f"""m=video 9 UDP/TLS/RTP/SAVPF 96
+c=IN IP4 0.0.0.0
+a=mid:2
+a=sendrecv
+a=rtcp-mux
+a=rtpmap:96 VP8/90000
+{SECURITY}"""
+GOOD = HEAD + AUDIO + CHANNEL
+
+
+def read(text: str):
+    return read_offer(text.encode())
+
+
+def test_a_good_offer_comes_through():
+    offer = read(GOOD)
+    assert offer.has_channel
+    assert offer.max_message_bytes == 100_000
+    assert "a=rtpmap:111 opus/48000/2" in offer.sdp
+
+
+def test_line_ends_do_not_matter():
+    assert read(GOOD.replace("\n", "\r\n")) == read(GOOD)
+
+
+def test_a_call_without_a_channel_is_possible_and_the_size_has_a_default():
+    offer = read(HEAD + AUDIO)
+    assert (offer.has_channel, offer.max_message_bytes) == (False, DEFAULT_MESSAGE_BYTES)
+
+
+def test_a_camera_does_no_harm():
+    assert read(GOOD + VIDEO).has_channel
+
+
+def test_names_that_only_the_client_knows_and_a_flood_of_addresses_are_left_out():
+    lines = [f"a=candidate:{n} 1 udp 2130706431 10.0.0.{n} 40000 typ host" for n in range(1, 200)]
+    lines[0] = "a=candidate:1 1 udp 2130706431 abc-def.local 40000 typ host"
+    offer = read(GOOD + "\n".join(lines) + "\n")
+    assert ".local" not in offer.sdp
+    assert offer.sdp.count("a=candidate:") == MAX_CANDIDATES - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("", "invalid_sdp", "empty"),
+        (" \r\n", "invalid_sdp", "empty"),
+        ("hello", "invalid_sdp", "v=0"),
+        ('{"sdp": "v=0"}', "invalid_sdp", "v=0"),
+        ("v=0\nm=audio\n", "invalid_sdp", "parsed"),
+        ("v=0\nm=audio x UDP/TLS/RTP/SAVPF 111\n", "invalid_sdp", "parsed"),
+        (HEAD, "no_audio", "no audio section"),
+        (HEAD + CHANNEL, "no_audio", "no audio section"),
+        (GOOD.replace("m=audio 9", "m=audio 0"), "no_audio", "no audio section"),
+        (GOOD.replace("a=sendrecv", "a=sendonly"), "no_audio", "sendonly"),
+        (GOOD.replace("a=sendrecv", "a=inactive"), "no_audio", "inactive"),
+        (GOOD.replace("opus/48000/2", "PCMU/8000"), "unsupported_codec", "Opus"),
+        (GOOD + VIDEO.replace("VP8", "AV1"), "unsupported_codec", "VP8"),
+        (GOOD.replace("a=fingerprint", "a=nothing"), "invalid_sdp", "fingerprint"),
+        (GOOD.replace("a=ice-pwd", "a=nothing"), "invalid_sdp", "ICE"),
+        (HEAD + AUDIO * 9, "invalid_sdp", "8 media sections"),
+        (GOOD + "a=x\n" * MAX_OFFER_BYTES, "invalid_sdp", "longer than"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, code: str, says: str):
+    with pytest.raises(ClientFault) as caught:
+        read(text)
+    assert (caught.value.code, caught.value.param) == (code, "sdp")
+    assert says in caught.value.message
+
+
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(ClientFault, match="UTF-8"):
+        read_offer(b"v=0\n\xff\xfe")
