@@ -109,8 +109,11 @@ def spread_of(values: Iterable[float]) -> Spread | None:
 
 
 def knee_ratio(cell: Mapping[str, Any], base: Mapping[str, Any]) -> Spread | None:
-    """Sessions at the service level over the base's: mean of the seeds' ratios, least, most."""
+    """Sessions at the service level over the base's: mean of the seeds' ratios, least, most; of the common knees where only
+    those are known."""
     ours, theirs = cell["sessions_at_slo_by_seed"], base["sessions_at_slo_by_seed"]
+    if not ours or not theirs:
+        ours, theirs = {"": cell["sessions_at_slo"]}, {"": base["sessions_at_slo"]}
     if any(not theirs.get(seed) for seed in ours):
         return None
     return spread_of(n / theirs[seed] for seed, n in ours.items())

@@ -27,17 +27,18 @@ BARS = {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}
 @dataclass(frozen=True, slots=True)
 class Range:
     """Where to look: `start` sessions first, never more than `most`; then at multiples `around` the knee; and `pooled`: for
-    the knee of all seeds' answers at once."""
+    the knee of all seeds' answers at once. `common`: only for the knee of all seeds, not for each one's own."""
 
     start: int = 32
     most: int = 4096
     around: Sequence[float] = ()
     pooled: bool = False
+    common: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """`by_seed`: each seed's own knee. `pooled`: that of all seeds' answers at once, if it was looked for. `points`: of all
+    """`by_seed`: each seed's own knee, unless only the common one was looked for. `pooled`: that of all seeds' answers at once, if it was looked for. `points`: of all
     seeds, by sessions and seed."""
 
     spec: SimulationSpec
@@ -52,40 +53,84 @@ class Sweep:
 def sweep(
     laboratory: Laboratory, spec: SimulationSpec, seeds: Sequence[int], wanted: Range
 ) -> Sweep:
-    """`spec`: its sessions and seed are not looked at. The first seed's knee is where the others begin."""
+    """`spec`: its sessions and seed are not looked at."""
+    looking = _Search(laboratory, spec, seeds, wanted)
+    if wanted.common:
+        knees, common = {}, looking.common_knee()
+        found, limited, middle = common.sessions, common.limited, common.sessions
+    else:
+        knees = looking.own_knees()
+        found = settle(knees, looking.holds)
+        limited = all(one.limited for one in knees.values())
+        middle = int(median(one.sessions for one in knees.values()))
+    pooled_knee = looking.pooled_knee(middle) if wanted.pooled else None
+    for factor in wanted.around:
+        looking.ended(max(spec.replicas, round(found * factor)))
+    by_seed = {seed: one.sessions for seed, one in knees.items()}
+    points = points_of(laboratory, spec)
+    return Sweep(spec, seeds, found, limited, by_seed, pooled_knee, points)
 
-    def holds(sessions: int, seed: int) -> bool:
-        if sessions < spec.replicas:
+
+class _Search:
+    """Questions that a sweep asks of its laboratory."""
+
+    def __init__(
+        self, laboratory: Laboratory, spec: SimulationSpec, seeds: Sequence[int], wanted: Range
+    ) -> None:
+        self._laboratory = laboratory
+        self._spec = spec
+        self._seeds = list(seeds)
+        self._most = wanted.most
+        self._start = max(wanted.start, spec.replicas)
+
+    def holds(self, sessions: int, seed: int) -> bool:
+        if sessions < self._spec.replicas:
             return False
-        return laboratory.point(replace(spec, sessions=sessions, seed=seed)).holds
+        return self._laboratory.point(replace(self._spec, sessions=sessions, seed=seed)).holds
 
-    def knee(seed: int, guess: int, step: int) -> Knee:
-        return search(lambda sessions: holds(sessions, seed), guess, step, wanted.most)
+    def own_knees(self) -> dict[int, Knee]:
+        """Each seed's; the first one's is where the others begin."""
+        first, *rest = self._seeds
+        found = self._own_knee(first, self._start, max(1, self._start // 2))
+        guess, step = max(found.sessions, 1), _near(found.sessions)
+        tasks = [partial(self._own_knee, seed, guess, step) for seed in rest]
+        others = self._laboratory.each(tasks)
+        return {first: found, **dict(zip(rest, others, strict=True))}
 
-    start = max(wanted.start, spec.replicas)
-    first = knee(seeds[0], start, max(1, start // 2))
-    guess, near = max(first.sessions, 1), max(1, first.sessions // 32)
-    rest = seeds[1:]
-    others = laboratory.each([partial(knee, seed, guess, near) for seed in rest])
-    knees = {seeds[0]: first, **dict(zip(rest, others, strict=True))}
-    found = settle(knees, holds)
+    def _own_knee(self, seed: int, guess: int, step: int) -> Knee:
+        return search(lambda sessions: self.holds(sessions, seed), guess, step, self._most)
 
-    def ended(sessions: int) -> list[Point]:
+    def common_knee(self) -> Knee:
+        """Of all seeds, one after the other until one fails; whichever failed last is tried first."""
+        order = list(self._seeds)
+
+        def all_hold(sessions: int) -> bool:
+            for seed in order:
+                if not self.holds(sessions, seed):
+                    order.remove(seed)
+                    order.insert(0, seed)
+                    return False
+            return True
+
+        first = self._own_knee(order[0], self._start, max(1, self._start // 2))
+        return search(all_hold, max(first.sessions, 1), _near(first.sessions), self._most)
+
+    def pooled_knee(self, guess: int) -> int:
+        def hold(sessions: int) -> bool:
+            return sessions >= self._spec.replicas and hold_together(self.ended(sessions))
+
+        return search(hold, max(guess, 1), _near(guess), self._most).sessions
+
+    def ended(self, sessions: int) -> list[Point]:
         """Every seed, run to its end."""
-        specs = [replace(spec, sessions=sessions, seed=seed) for seed in seeds]
+        specs = [replace(self._spec, sessions=sessions, seed=seed) for seed in self._seeds]
+        laboratory = self._laboratory
         return laboratory.each([partial(laboratory.point, one, give_up=False) for one in specs])
 
-    together = None
-    if wanted.pooled:
-        middle = max(1, int(median(one.sessions for one in knees.values())))
-        tried = lambda n: n >= spec.replicas and hold_together(ended(n))  # noqa: E731
-        together = search(tried, middle, near, wanted.most).sessions
-    for factor in wanted.around:
-        ended(max(spec.replicas, round(found * factor)))
-    return Sweep(
-        spec, seeds, found, all(one.limited for one in knees.values()),
-        {seed: one.sessions for seed, one in knees.items()}, together, points_of(laboratory, spec),
-    )  # fmt: skip
+
+def _near(sessions: int) -> int:
+    """A first step, where the guess is good."""
+    return max(1, sessions // 32)
 
 
 def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[Point]:

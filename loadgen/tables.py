@@ -80,7 +80,7 @@ def sweep_verdict(report: Mapping[str, Any]) -> str:
     if not report["complete"]:
         return f"interrupted after {len(report['points'])} runs: the knee is not known"
     found, seeds = report["sessions_at_slo"], report["sessions_at_slo_by_seed"]
-    each = ", ".join(f"{n}" for n in seeds.values())
+    each = ", ".join(f"{n}" for n in seeds.values()) or "not looked for"
     more = " or more (the search ended there)" if report["search_ended_at_limit"] else ""
     pooled = report["sessions_at_slo_pooled"]
     together = "" if pooled is None else f"; all seeds as one sample: {pooled}"
@@ -129,7 +129,7 @@ def _knee_row(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
     return [
         cell["candidate"],
         f"{knee}{'+' if cell['search_ended_at_limit'] else ''}",
-        ", ".join(str(n) for n in cell["sessions_at_slo_by_seed"].values()),
+        ", ".join(str(n) for n in cell["sessions_at_slo_by_seed"].values()) or "-",
         cell_of(knee_ratio(cell, base) if base else None, 2),
         "-" if cell["sessions_at_slo_pooled"] is None else str(cell["sessions_at_slo_pooled"]),
         cell_of(there and there["goodput_per_s"], 2),

@@ -78,6 +78,7 @@ def add_search(command: argparse.ArgumentParser) -> None:
     add("--jobs", type=number(int, 1, 256), default=1, metavar="J", help="processes (default: 1)")
     add("--start", type=number(int, 1, 1_000_000), default=32, metavar="N", help="sessions to try first (default: 32)")
     add("--most", type=number(int, 1, 1_000_000), default=4096, metavar="N", help="do not look beyond (default: 4096)")
+    add("--common", action="store_true", help="look only for the knee of all seeds, not for each one's own: somewhat fewer runs, no spread")
     add("--pooled", action="store_true", help="also find the knee of all seeds' answers taken as one sample")
     add("--around", type=numbers(float, 0.01, 100), default=[], metavar="F,F,..", help="then measure all seeds at these multiples of the knee, none given up early (like 0.8,1.1,1.2)")
     # fmt: on

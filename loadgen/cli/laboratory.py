@@ -34,7 +34,7 @@ def setting_of(options: argparse.Namespace, profile: str, workload: str) -> Sett
 def range_of(options: argparse.Namespace) -> Range:
     if options.start > options.most:
         raise ConfigError("--start is beyond --most")
-    return Range(options.start, options.most, tuple(options.around), options.pooled)
+    return Range(options.start, options.most, tuple(options.around), options.pooled, options.common)
 
 
 def seeds_of(options: argparse.Namespace) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from loadgen.points import KEPT, Laboratory, Point, pooled
 from loadgen.simulation import SimulationSpec
 from loadgen.sweep import Range, by_sessions, interrupted, report, summary, sweep
+from loadgen.tables import sweep_verdict
 
 pytestmark = pytest.mark.unit
 
@@ -92,6 +93,18 @@ def test_answers_of_all_seeds_may_be_taken_as_one_sample():
     beyond = by_sessions(found.points)[found.pooled + 1]
     assert len(beyond) == 3, "the pooled failure next to it was seen, on every seed"
     assert all(point.figures["given_up_at_s"] is None for point in beyond)
+
+
+def test_the_common_knee_alone_takes_fewer_runs_and_is_the_same():
+    whole, quick = System(), System()
+    assert swept(whole).sessions_at_slo == 38
+    found = swept(quick, Range(common=True))
+    assert (found.sessions_at_slo, found.by_seed) == (38, {})
+    assert len(quick.runs) < len(whole.runs)
+    at = by_sessions(found.points)
+    assert [p.holds for p in at[38]] == [True] * 3
+    assert any(not p.holds for p in at[39])
+    assert "not looked for" in sweep_verdict(report(found, "x"))
 
 
 def test_a_limit_is_not_called_a_knee():
