@@ -114,6 +114,7 @@ class WarmPrefix:
     """The user began to speak: read what the prompt of the answer will begin with already. Best effort; the
     next StartGeneration ends it."""
 
+    work_id: str
     instructions: str
     messages: tuple[PromptMessage, ...]
     tools: tuple[Tool, ...]
@@ -122,9 +123,12 @@ class WarmPrefix:
 
 @dataclass(frozen=True, slots=True)
 class AdoptDraft:
+    """`turn_end_ns`: when the turn that it answers was decided."""
+
     response_id: str
     lane: str
     epoch: int
+    turn_end_ns: int
 
 
 @dataclass(frozen=True, slots=True)

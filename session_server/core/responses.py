@@ -147,7 +147,7 @@ class Responses:
         draft.epoch = self.epoch
         draft.phase = Phase.RUNNING
         draft.turn_end_ns = turn_end_ns
-        self._context.emit(AdoptDraft(draft.id, draft.lane, draft.epoch))
+        self._context.emit(AdoptDraft(draft.id, draft.lane, draft.epoch, turn_end_ns))
         self._announce(draft)
         self._watch(draft)
         held, draft.held = draft.held, []
@@ -197,8 +197,9 @@ class Responses:
     def warm_prefix(self) -> None:
         """Let the engine read the conversation so far, while the user still speaks."""
         context, settings = self._context, self._context.settings
-        said = self._prompt(context.conversation)
-        context.emit(WarmPrefix(settings.instructions, said, settings.tools, settings.tool_choice))
+        said, work_id = self._prompt(context.conversation), context.new_id("work")
+        tools, choice = settings.tools, settings.tool_choice
+        context.emit(WarmPrefix(work_id, settings.instructions, said, tools, choice))
 
     def _prompt(self, items: Iterable[Item]) -> tuple[PromptMessage, ...]:
         """Of items that are still in progress only what was heard may enter."""

@@ -29,13 +29,8 @@ FINAL_DUE_MS = 150
 JUDGEMENT_DUE_MS = 150
 
 
-def to_host(
-    session: str, command: HostCommand, audio: InputAudio, turn_end_ns: int | None, now: int
-) -> messages.ToHost:
-    """The message that carries out `command`.
-
-    `turn_end_ns`: when the user's last turn was decided, for the first-audio deadline of a draft.
-    """
+def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> messages.ToHost:
+    """The message that carries out `command`."""
     match command:
         case actions.ReportFrontier(response_id, mark, paused):
             return messages.Frontier(
@@ -58,14 +53,14 @@ def to_host(
         case actions.WarmPrefix():
             return messages.Warm(
                 session,
-                f"warm_{now}",
+                command.work_id,
                 command.instructions,
                 _prompt(command.messages),
                 _tools(command.tools),
                 command.tool_choice.mode,
                 command.tool_choice.name,
             )
-        case actions.AdoptDraft(response_id, lane, epoch):
+        case actions.AdoptDraft(response_id, lane, epoch, turn_end_ns):
             return messages.AdoptDraft(session, response_id, lane, epoch, turn_end_ns)
         case actions.CancelGeneration(response_id):
             return messages.CancelResponse(session, response_id)

@@ -148,7 +148,7 @@ class Server:
         secrets = ClientSecrets(self.config.auth.max_secrets)
         make_endpoint = SessionFactory(
             self.config,
-            self.config.models.voices,
+            rules,
             self._store,
             self.host.post,
             self.metrics,

@@ -1,6 +1,6 @@
 """Makes sessions: what the operator configured, what the URL and the key say, and the shared parts.
 
-Owns the one VAD model that all sessions share, and the effective session that every client starts from.
+Owns the one VAD model that all sessions share; `default_session` says what every client starts from.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
 
 
 class SessionFactory:
-    """A `MakeEndpoint`."""
+    """A `MakeEndpoint`. `rules`: the effective session that every client starts from."""
 
     def __init__(
         self,
         config: Config,
-        own_voices: tuple[str, ...],
+        rules: wire.SessionRules,
         store: ModelStore,
         post: Callable[[ToHost], None],
         metrics: Metrics,
@@ -46,9 +46,9 @@ class SessionFactory:
         recorder: Recorder | None = None,
     ) -> None:
         self._config = config
-        self._default = default_session(config, wire.voices(own_voices))
+        self._default = rules
         self._services = SessionServices(
-            rules=self._default,
+            rules=rules,
             params=config.core,
             clock=clock,
             new_id=new_id,

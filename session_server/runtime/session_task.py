@@ -320,11 +320,7 @@ class SessionTask:
                 | actions.CancelWork()
                 | actions.ReportFrontier()
             ):
-                self._services.post(
-                    seam.to_host(
-                        self.session_id, action, self._ears.audio, self._timing.turn_end_ns, now
-                    )
-                )
+                self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
             case _:
                 self._announce(action, now)
 

@@ -1,8 +1,8 @@
 """Where the time of a spoken turn goes, as the server sees it.
 
 Watches one session's events and actions and records first-audio and endpointing times; `StopTiming` and
-`PlaybackTiming` get the rest. It decides nothing; losing it would lose figures only. `turn_end_ns` is when the user's last
-turn was decided: first-audio deadlines count from there. No sample is recorded without a user turn. Units: ns of the clock.
+`PlaybackTiming` get the rest. It decides nothing; losing it would lose figures only. No sample is recorded
+without a user turn. Units: ns of the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TurnTiming:
         self._voiced_ns: int | None = None
         self._speech_stopped = False
         self._waiting: set[Origin] = set()
-        self.turn_end_ns: int | None = None
+        self._turn_end_ns: int | None = None
 
     def happened(self, event: events.Event | None, now: int) -> None:
         match event:
@@ -87,15 +87,15 @@ class TurnTiming:
 
     def _first_audio(self, origin: Origin, at: int) -> None:
         """The first audio after a turn ends the wait for it."""
-        if origin not in self._waiting or self.turn_end_ns is None:
+        if origin not in self._waiting or self._turn_end_ns is None:
             return
         self._waiting.discard(origin)
-        self._record("response_first_audio_seconds", origin.value, at - self.turn_end_ns)
+        self._record("response_first_audio_seconds", origin.value, at - self._turn_end_ns)
         if self._voiced_ns is not None:
             self._record("turn_first_audio_seconds", origin.value, at - self._voiced_ns)
 
     def _turn_decided(self, now: int) -> None:
-        self.turn_end_ns = now
+        self._turn_end_ns = now
         if self._speech_stopped and self._voiced_ns is not None:
             self._waiting = {Origin.SERVER_ESTIMATE, Origin.CLIENT_ACK}
             self._record("endpointing_delay_seconds", None, now - self._voiced_ns)

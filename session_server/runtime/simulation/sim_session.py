@@ -168,7 +168,7 @@ class SimSession:
 
     def _message(self, action: seam.HostCommand, now: int) -> messages.ToHost:
         audio = cast("InputAudio", self.words)
-        return seam.to_host(self.name, action, audio, self.decided, now)
+        return seam.to_host(self.name, action, audio, now)
 
     def _hang_up(self, _: actions.CloseConnection, now: int) -> None:
         self.close()
