@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from session_server.media import WordSpan
+from session_server.media import Value, WordSpan
 
 
 class Stage(enum.Enum):
@@ -78,16 +78,14 @@ class Capabilities:
     """Size of one context token's state, where `can_export`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepRequest:
+class StepRequest(Value, frozen=True):
     """Advance `key` by at most `max_units` (prefill tokens, or frames; a decode step is one token)."""
 
     key: JobKey
     max_units: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Value, frozen=True):
     """`output` is stage-specific (below) or None; `units` were done; `finished`: the job has no more to give."""
 
     key: JobKey
@@ -218,8 +216,7 @@ class ThinkJob:
     """Only read instructions and messages, as far as the next user message; the job ends without text."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOutput:
+class TokenOutput(Value, frozen=True):
     """Output of one thinker step. `text` is None while the prompt is still being read; it holds only whole
     characters. On the last step `reason` is stop or max_output_tokens and the counts are set."""
 
@@ -267,8 +264,7 @@ class TalkJob:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AcousticFrames:
+class AcousticFrames(Value, frozen=True):
     """Output of a talker with `streams_text`. `pieces`: fed pieces of text that this step has used up; one that has
     used up all waits for more, or for the end of the text."""
 
@@ -285,16 +281,14 @@ class SpeechJob:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Spectra:
+class Spectra(Value, frozen=True):
     """Output of the codec: opaque, `units` frames, for the vocoder's `feed`."""
 
     payload: object
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pcm:
+class Pcm(Value, frozen=True):
     """Output of the vocoder: s16le mono at the vocoder's `unit_rate`."""
 
     pcm: bytes

@@ -5,59 +5,49 @@ Milliseconds are final wire values. `actions` gathers these with the commands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from session_server.core.items import Item
 from session_server.core.settings import Modality
-from session_server.media import PlaybackSnapshot
+from session_server.media import PlaybackSnapshot, Value
 
 # -- announcements: input
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceSettings:
+class AnnounceSettings(Value, frozen=True):
     """`session.updated` with the whole effective session."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceSpeechStarted:
+class AnnounceSpeechStarted(Value, frozen=True):
     item_id: str
     audio_start_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceSpeechStopped:
+class AnnounceSpeechStopped(Value, frozen=True):
     item_id: str
     audio_end_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceCommitted:
+class AnnounceCommitted(Value, frozen=True):
     item_id: str
     previous_item_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceInputCleared:
+class AnnounceInputCleared(Value, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceIdleTimeout:
+class AnnounceIdleTimeout(Value, frozen=True):
     item_id: str
     audio_start_ms: int
     audio_end_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTranscriptDelta:
+class AnnounceTranscriptDelta(Value, frozen=True):
     item_id: str
     content_index: int
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTranscript:
+class AnnounceTranscript(Value, frozen=True):
     """`...transcription.completed`; `seconds` of audio recognised, for usage."""
 
     item_id: str
@@ -66,8 +56,7 @@ class AnnounceTranscript:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTranscriptFailed:
+class AnnounceTranscriptFailed(Value, frozen=True):
     item_id: str
     content_index: int
     code: str
@@ -77,30 +66,25 @@ class AnnounceTranscriptFailed:
 # -- announcements: conversation
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceItemAdded:
+class AnnounceItemAdded(Value, frozen=True):
     item: Item
     previous_item_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceItemDone:
+class AnnounceItemDone(Value, frozen=True):
     item: Item
     previous_item_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceItemDeleted:
+class AnnounceItemDeleted(Value, frozen=True):
     item_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceItemRetrieved:
+class AnnounceItemRetrieved(Value, frozen=True):
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTruncated:
+class AnnounceTruncated(Value, frozen=True):
     item_id: str
     content_index: int
     audio_end_ms: int
@@ -109,8 +93,7 @@ class AnnounceTruncated:
 # -- announcements: responses
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Value, frozen=True):
     """Token counts of `response.done`."""
 
     input_text: int = 0
@@ -120,8 +103,7 @@ class Usage:
     output_audio: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseView:
+class ResponseView(Value, frozen=True):
     """A response as the wire shows it. `status`: in_progress, completed, cancelled, incomplete, failed."""
 
     id: str
@@ -138,37 +120,31 @@ class ResponseView:
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceResponseCreated:
+class AnnounceResponseCreated(Value, frozen=True):
     response: ResponseView
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceRateLimits:
+class AnnounceRateLimits(Value, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceResponseDone:
+class AnnounceResponseDone(Value, frozen=True):
     response: ResponseView
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceOutputItemAdded:
+class AnnounceOutputItemAdded(Value, frozen=True):
     response_id: str
     output_index: int
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceOutputItemDone:
+class AnnounceOutputItemDone(Value, frozen=True):
     response_id: str
     output_index: int
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class PartAddress:
+class PartAddress(Value, frozen=True):
     """Where a content part lives; carried by every announcement about it."""
 
     response_id: str
@@ -177,14 +153,12 @@ class PartAddress:
     content_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncePartAdded:
+class AnnouncePartAdded(Value, frozen=True):
     part: PartAddress
     modality: Modality
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTextDelta:
+class AnnounceTextDelta(Value, frozen=True):
     """`output_audio_transcript.delta` (AUDIO) or `output_text.delta` (TEXT)."""
 
     part: PartAddress
@@ -192,34 +166,29 @@ class AnnounceTextDelta:
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTextDone:
+class AnnounceTextDone(Value, frozen=True):
     part: PartAddress
     modality: Modality
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceAudioDone:
+class AnnounceAudioDone(Value, frozen=True):
     part: PartAddress
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncePartDone:
+class AnnouncePartDone(Value, frozen=True):
     part: PartAddress
     modality: Modality
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceCallDelta:
+class AnnounceCallDelta(Value, frozen=True):
     part: PartAddress
     call_id: str
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceCallDone:
+class AnnounceCallDone(Value, frozen=True):
     part: PartAddress
     call_id: str
     name: str
@@ -229,8 +198,7 @@ class AnnounceCallDone:
 # -- announcements: errors and the playback extension
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceError:
+class AnnounceError(Value, frozen=True):
     code: str
     message: str
     param: str | None = None
@@ -238,8 +206,7 @@ class AnnounceError:
     type: str = "invalid_request_error"
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncePlaybackAcknowledged:
+class AnnouncePlaybackAcknowledged(Value, frozen=True):
     client_event_id: str | None
     response_id: str
     item_id: str
@@ -250,30 +217,25 @@ class AnnouncePlaybackAcknowledged:
     history_committed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceOutputStarted:
+class AnnounceOutputStarted(Value, frozen=True):
     response_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceOutputStopped:
+class AnnounceOutputStopped(Value, frozen=True):
     response_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceOutputCleared:
+class AnnounceOutputCleared(Value, frozen=True):
     response_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceMute:
+class AnnounceMute(Value, frozen=True):
     response_id: str
     epoch: int
     reversible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncePlay:
+class AnnouncePlay(Value, frozen=True):
     response_id: str
     epoch: int
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from session_server.core.announcements import PartAddress
 from session_server.core.settings import Modality, Tool, ToolChoice
-from session_server.media import PlaybackSnapshot
+from session_server.media import PlaybackSnapshot, Value
 
 # -- commands: transport
 
 
-@dataclass(frozen=True, slots=True)
-class SendAudio:
+class SendAudio(Value, frozen=True):
     """Hand this audio to the client now (s16le at OUTPUT_RATE). Becomes `output_audio.delta`; the shell
     answers with `AudioWritten` once the frame is with the socket."""
 
@@ -22,28 +19,24 @@ class SendAudio:
     pcm: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeAudio:
+class PurgeAudio(Value, frozen=True):
     """Drop every `SendAudio` of this response that is still queued in the transport. Runs at once."""
 
     response_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class HoldAudio:
+class HoldAudio(Value, frozen=True):
     """Where the server plays: send silence from now on, and keep what is queued."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseAudio:
+class ReleaseAudio(Value, frozen=True):
     """Go on after `HoldAudio`; with a response, again from this sample of it: the listener was mute."""
 
     response_id: str | None = None
     from_sample: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CloseConnection:
+class CloseConnection(Value, frozen=True):
     code: int
     reason: str
 
@@ -51,8 +44,7 @@ class CloseConnection:
 # -- commands: engine host
 
 
-@dataclass(frozen=True, slots=True)
-class Recognise:
+class Recognise(Value, frozen=True):
     """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load.
 
     With `item_id` the audio is not on the input time line: it is the one that came inside that item, in
@@ -67,8 +59,7 @@ class Recognise:
     content_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeTurn:
+class JudgeTurn(Value, frozen=True):
     """Ask the turn model about the utterance that ends at `end_sample`."""
 
     work_id: str
@@ -76,8 +67,7 @@ class JudgeTurn:
     end_sample: int
 
 
-@dataclass(frozen=True, slots=True)
-class PromptMessage:
+class PromptMessage(Value, frozen=True):
     """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
 
     `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it.
@@ -91,8 +81,7 @@ class PromptMessage:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StartGeneration:
+class StartGeneration(Value, frozen=True):
     """Begin a response. `epoch` is None for a draft: it may run, and nothing of it may be sent yet."""
 
     response_id: str
@@ -109,8 +98,7 @@ class StartGeneration:
     turn_end_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WarmPrefix:
+class WarmPrefix(Value, frozen=True):
     """The user began to speak: read what the prompt of the answer will begin with already. Best effort; the
     next StartGeneration ends it."""
 
@@ -121,8 +109,7 @@ class WarmPrefix:
     tool_choice: ToolChoice
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptDraft:
+class AdoptDraft(Value, frozen=True):
     """`turn_end_ns`: when the turn that it answers was decided."""
 
     response_id: str
@@ -131,30 +118,26 @@ class AdoptDraft:
     turn_end_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelGeneration:
+class CancelGeneration(Value, frozen=True):
     """Stop this response everywhere. Idempotent."""
 
     response_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseFence:
+class RaiseFence(Value, frozen=True):
     """The lane's epoch is now `epoch`: work and audio of an older one is stale."""
 
     lane: str
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelWork:
+class CancelWork(Value, frozen=True):
     """Recognition or turn-model work whose answer nobody wants any more."""
 
     work_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFrontier:
+class ReportFrontier(Value, frozen=True):
     """Where the listener is, for the scheduler. `paused` while a duck holds the response back."""
 
     response_id: str
@@ -162,8 +145,7 @@ class ReportFrontier:
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetInput:
+class ForgetInput(Value, frozen=True):
     """Input audio before `before_sample` is not needed any more."""
 
     before_sample: int
@@ -172,8 +154,7 @@ class ForgetInput:
 # -- commands: measurement
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Value, frozen=True):
     """Something worth a metric. `name` is a key of observability.metrics; `label` its enum value."""
 
     name: str

@@ -8,42 +8,35 @@ response's own stream at `OUTPUT_RATE`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from session_server.core.items import Item
 from session_server.core.settings import ResponseOverrides, SessionSettings
-from session_server.media import WordSpan
+from session_server.media import Value, WordSpan
 
 # -- the client
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChanged:
+class SettingsChanged(Value, frozen=True):
     """The merged, validated settings. The shell checked the voice lock (`Session.voice_locked`) first."""
 
     settings: SessionSettings
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AudioAppended:
+class AudioAppended(Value, frozen=True):
     """The input time line now ends at `end_sample`."""
 
     end_sample: int
 
 
-@dataclass(frozen=True, slots=True)
-class InputCommitted:
+class InputCommitted(Value, frozen=True):
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InputCleared:
+class InputCleared(Value, frozen=True):
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemCreated:
+class ItemCreated(Value, frozen=True):
     """`previous_item_id`: None appends, "root" inserts at the head."""
 
     item: Item
@@ -51,28 +44,24 @@ class ItemCreated:
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemDeleted:
+class ItemDeleted(Value, frozen=True):
     item_id: str
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemRetrieved:
+class ItemRetrieved(Value, frozen=True):
     item_id: str
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemTruncated:
+class ItemTruncated(Value, frozen=True):
     item_id: str
     content_index: int
     audio_end_ms: int
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseRequested:
+class ResponseRequested(Value, frozen=True):
     """`input_items` replaces the conversation as context (None: the conversation)."""
 
     overrides: ResponseOverrides
@@ -80,21 +69,18 @@ class ResponseRequested:
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseCancelled:
+class ResponseCancelled(Value, frozen=True):
     response_id: str | None = None
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputCleared:
+class OutputCleared(Value, frozen=True):
     """`output_audio_buffer.clear`; an error without the playback extension."""
 
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlaybackAcked:
+class PlaybackAcked(Value, frozen=True):
     """`playback.ack` (8.2). `played_samples` is already at OUTPUT_RATE, whatever the client's unit was."""
 
     response_id: str
@@ -111,8 +97,7 @@ class PlaybackAcked:
 # -- the ears
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechProbability:
+class SpeechProbability(Value, frozen=True):
     """One VAD frame that ends at `end_sample`. The echo guard has already set `probability` to 0 in a
     frame that is the server's own voice coming back (then `echo` is true)."""
 
@@ -124,22 +109,19 @@ class SpeechProbability:
 # -- the engine host: recognition and turn model
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptReady:
+class TranscriptReady(Value, frozen=True):
     work_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnJudged:
+class TurnJudged(Value, frozen=True):
     """The turn model's probability that the utterance is complete."""
 
     work_id: str
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
-class WorkFailed:
+class WorkFailed(Value, frozen=True):
     """A recognition or turn-model work item that will never be answered."""
 
     work_id: str
@@ -150,16 +132,14 @@ class WorkFailed:
 # -- the engine host: generation
 
 
-@dataclass(frozen=True, slots=True)
-class TextGenerated:
+class TextGenerated(Value, frozen=True):
     """More of what the response says (speech or text modality)."""
 
     response_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClauseSpoken:
+class ClauseSpoken(Value, frozen=True):
     """Text `char_start..char_end` will sound in `start_sample..end_sample`; comes before that audio."""
 
     response_id: str
@@ -171,8 +151,7 @@ class ClauseSpoken:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AudioGenerated:
+class AudioGenerated(Value, frozen=True):
     """Consecutive output audio: s16le at OUTPUT_RATE that starts at `start_sample`."""
 
     response_id: str
@@ -180,8 +159,7 @@ class AudioGenerated:
     pcm: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(Value, frozen=True):
     """The model began to call a function. `index` counts the response's calls from 0."""
 
     response_id: str
@@ -189,23 +167,20 @@ class CallStarted:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
+class CallArguments(Value, frozen=True):
     response_id: str
     index: int
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(Value, frozen=True):
     """The call's arguments are complete and valid JSON."""
 
     response_id: str
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(Value, frozen=True):
     input_text: int = 0
     input_audio: int = 0
     input_cached: int = 0
@@ -213,8 +188,7 @@ class TokenUsage:
     output_audio: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationFinished:
+class GenerationFinished(Value, frozen=True):
     """Nothing more comes of this response. `reason`: stop, max_output_tokens, content_filter."""
 
     response_id: str
@@ -222,8 +196,7 @@ class GenerationFinished:
     usage: TokenUsage
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationFailed:
+class GenerationFailed(Value, frozen=True):
     response_id: str
     code: str
     message: str
@@ -232,8 +205,7 @@ class GenerationFailed:
 # -- the transport
 
 
-@dataclass(frozen=True, slots=True)
-class AudioWritten:
+class AudioWritten(Value, frozen=True):
     """Output audio up to `end_sample` has been handed to the socket: it is `sent`.
 
     A transport that plays in real time says more: when the listener will have heard it (`heard_in_ms` from now;
@@ -247,18 +219,15 @@ class AudioWritten:
     gap_samples: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Value, frozen=True):
     """The connection is gone; every work item is to be cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainStarted:
+class DrainStarted(Value, frozen=True):
     """The server goes down: no new response; the running one may end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Value, frozen=True):
     """The server ends now: what still runs fails, and the connection closes."""
 
 

@@ -12,10 +12,11 @@ import base64
 import enum
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, BinaryIO, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from session_server.core import actions, events, items, settings
 from session_server.core.session import Session
@@ -46,6 +47,9 @@ def pack(value: object) -> Any:  # noqa: ANN401 - JSON
     """Core values as JSON values that name their classes."""
     if isinstance(value, enum.Enum):
         return {"_": type(value).__name__, "value": value.value}
+    if isinstance(value, msgspec.Struct):
+        plain = {name: pack(getattr(value, name)) for name in value.__struct_fields__}
+        return {"_": type(value).__name__, **plain}
     if is_dataclass(value) and not isinstance(value, type):
         plain = {f.name: pack(getattr(value, f.name)) for f in fields(value)}
         return {"_": type(value).__name__, **plain}

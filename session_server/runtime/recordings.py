@@ -37,7 +37,8 @@ def keep_recordings(
         if known.transcript is None:
             length = ears.hear_inline(created.item.id, index, part.audio)
             content[index] = replace(known, end_sample=length)
-    return replace(created, item=replace(created.item, content=tuple(content)))
+    whole = replace(created.item, content=tuple(content))
+    return ItemCreated(whole, created.previous_item_id, created.event_id)
 
 
 def keep_spoken(item: Item, ears: Ears, speller: Speller) -> None:

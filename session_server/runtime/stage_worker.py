@@ -25,34 +25,31 @@ from engines.base import (
 )
 from session_server.clock import Clock
 from session_server.errors import SessionServerError
+from session_server.media import Value
 from session_server.runtime.state_calls import MovedState, StateCall, carry_out, state_bytes
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Value, frozen=True):
     key: JobKey
     job: object
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(Value, frozen=True):
     key: JobKey
     payload: object
     last: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Value, frozen=True):
     key: JobKey
 
 
 Call = Start | Feed | Release | StateCall
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Value, frozen=True):
     """What to do next: bookkeeping calls, then one step over `batch` (none when it is empty)."""
 
     calls: list[Call]
@@ -74,13 +71,11 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Value, frozen=True):
     capabilities: Capabilities
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(Value, frozen=True):
     error: Exception
 
 
