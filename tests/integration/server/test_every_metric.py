@@ -52,9 +52,13 @@ async def scrape(server: Server) -> Samples:
 
 
 def highest(spec: Spec, found: Samples) -> float:
-    """The largest of the family's series; of a histogram, its number of observations."""
+    """The largest of the family's series; of a histogram, its number of observations. A gauge whose labels are open
+    has no series until it is fed, and may be 0 then."""
     name = spec.exposed_name + ("_count" if spec.kind is Kind.HISTOGRAM else "")
-    return max((value for _, value in found.get(name, [])), default=0.0)
+    series = found.get(name, [])
+    if spec.kind is Kind.GAUGE and any(label.values is None for label in spec.labels):
+        return float(len(series))
+    return max((value for _, value in series), default=0.0)
 
 
 async def follow(caller: Caller, name: str, *, final: bool = False) -> None:
