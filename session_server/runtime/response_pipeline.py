@@ -102,6 +102,11 @@ class ResponsePipeline:
         return self._opening
 
     @property
+    def chunks(self) -> int:
+        """Pieces of audio that it has given."""
+        return self._chunk_index
+
+    @property
     def read_tokens(self) -> int | None:
         """Prompt tokens that had to be read; None while the answer is not whole."""
         end = self._end

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable
 
 from engines.base import Stage
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.admission import (
     Appointments,
+    Headroom,
     StageLoad,
     TurnAdmission,
     Verdict,
@@ -30,6 +31,11 @@ Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
 _CLAUSE_S = 2.0
 """A typical clause, for the talker's share."""
+_CHUNK_WEIGHT = 0.05
+_REFUSING_NS = 60 * NS_PER_S
+_LATE_NS = 40 * NS_PER_MS
+"""A chunk that comes so long after its listener should have run dry is late, as far as the host can tell: a sign
+before gaps of 100 ms, which are what must not be."""
 _REASONS = {
     "cores": "all processors are busy",
     "first_audio": "too many answers are about to begin",
@@ -50,6 +56,10 @@ class TurnGate:
         self._ladder = OverloadLadder(stages.params)
         self._demand = Demand()
         self._appointments = Appointments()
+        self._headroom = Headroom()
+        self._turned_away_ns: int | None = None
+        ladder = stages.params.chunk_ladder_s
+        self._chunk_s = ladder[min(1, len(ladder) - 1)]
         self._inside: set[ResponsePipeline] = set()
         self._waiting: dict[ResponsePipeline, int] = {}
         self._timer: Timer | None = None
@@ -96,10 +106,12 @@ class TurnGate:
             batch = min(responses, self._stages.runners[stage].max_batch)
             if not self._costs.knows(stage.value, batch):
                 return 0.0
-        return self._rule.load(wanted * self._demand.pace, self._loads(responses))
+        load = self._rule.load(wanted * self._demand.pace, self._loads(responses))
+        return load / self._headroom.share
 
     def session_retry_after_s(self, now: int) -> int:
         """When a session that is refused now should knock again."""
+        self._turned_away_ns = now
         return self._appointments.give(self._demand.leaving_s(), now)
 
     @property
@@ -131,7 +143,20 @@ class TurnGate:
             demand.made(audio_s, (now - (now if begun is None else begun)) / NS_PER_S)
             if read is not None:
                 demand.answered(audio_s, read)
+            if response.chunks:
+                self._learn_chunk(audio_s / response.chunks)
+            if response.epoch is not None:
+                in_time = playhead.least_ns >= -_LATE_NS
+                self._headroom.answered(in_time, self._is_refusing(now), now)
         self._climb(now)
+
+    def _learn_chunk(self, audio_s: float) -> None:
+        """How much audio chunks hold: small ones cost a codec or vocoder much more for each second."""
+        self._chunk_s += _CHUNK_WEIGHT * (audio_s - self._chunk_s)
+
+    def _is_refusing(self, now: int) -> bool:
+        """Sessions were turned away in the last minute."""
+        return self._turned_away_ns is not None and now - self._turned_away_ns < _REFUSING_NS
 
     def _climb(self, now: int) -> None:
         """Take the step of the overload ladder that the present load calls for."""
@@ -218,8 +243,8 @@ class TurnGate:
         elif stage is Stage.TALKER:
             audio_s = unit_ns(runner) / NS_PER_S if runner.streams_text else _CLAUSE_S
         else:
-            audio_s = params.chunk_ladder_s[-1]
-            units = max(1, int(audio_s * NS_PER_S) // unit_ns(runner))
+            audio_s = self._chunk_s
+            units = max(1, round(audio_s * NS_PER_S / unit_ns(runner)))
         batch = min(responses, runner.max_batch)
         job_s = self._costs.per_job_ns(stage.value, batch, units) / NS_PER_S
         once_s = self._reading_s() if stage is Stage.THINKER else 0.0

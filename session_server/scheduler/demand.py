@@ -20,7 +20,9 @@ _DUTY_PRIOR = 0.5
 _ANSWER_PRIOR_S = 6.0
 _READ_PRIOR = 64.0
 _SESSION_PRIOR_S = 120.0
-_WEIGHT = 0.1
+_WEIGHT = 0.3
+"""Of the first answer; that of later ones falls to the least weight."""
+_LEAST_WEIGHT = 0.02
 _PRIOR_S = 60.0
 """Session-seconds (and for `pace` response-seconds) that the priors stand for."""
 _FIRST_S = 600.0
@@ -36,6 +38,7 @@ class Demand:
         self.answer_s = _ANSWER_PRIOR_S
         self.read_tokens = _READ_PRIOR
         self.session_s = _SESSION_PRIOR_S
+        self._answers = 0
         self._sessions: dict[str, int] = {}
         self._young: OrderedDict[str, int] = OrderedDict()
         self._under_way: dict[str, int] = {}
@@ -61,7 +64,7 @@ class Demand:
         self._grow_up(session)
         since = self._sessions.pop(session, None)
         if since is not None:
-            self.session_s += _WEIGHT * ((now - since) / NS_PER_S - self.session_s)
+            self.session_s += _LEAST_WEIGHT * ((now - since) / NS_PER_S - self.session_s)
 
     def began(self, session: str, now: int) -> None:
         """A response of the session is under way."""
@@ -87,8 +90,10 @@ class Demand:
     def answered(self, audio_s: float, read_tokens: int) -> None:
         """A spoken answer ended by itself."""
         if audio_s > 0:
-            self.answer_s += _WEIGHT * (audio_s - self.answer_s)
-            self.read_tokens += _WEIGHT * (read_tokens - self.read_tokens)
+            self._answers += 1
+            weight = max(_LEAST_WEIGHT, _WEIGHT / self._answers**0.5)
+            self.answer_s += weight * (audio_s - self.answer_s)
+            self.read_tokens += weight * (read_tokens - self.read_tokens)
 
     # -- what follows
 

@@ -14,7 +14,7 @@ from session_server.scheduler.work import FOREVER_NS
 class Playhead:
     """Invariant: `dry_ns` is FOREVER_NS while nothing plays (draft, paused, nothing generated)."""
 
-    __slots__ = ("_dry_ns", "audible", "generated", "paused", "played", "rate")
+    __slots__ = ("_dry_ns", "audible", "generated", "least_ns", "paused", "played", "rate")
 
     def __init__(self, rate: int, audible: bool) -> None:
         self.rate = rate
@@ -22,10 +22,14 @@ class Playhead:
         self.paused = False
         self.generated = 0
         self.played = 0
+        self.least_ns = FOREVER_NS
+        """The least that a chunk came before the listener ran dry; negative: so much after."""
         self._dry_ns = 0
 
     def deliver(self, samples: int, now: int) -> None:
         """`samples` more went out; a listener that had run dry begins again now."""
+        if self.audible and self.generated and not self.paused:
+            self.least_ns = min(self.least_ns, self._dry_ns - now)
         self.generated += samples
         if self.audible:
             self._dry_ns = max(self._dry_ns, now) + samples_to_ns(samples, self.rate)

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from session_server.media import NS_PER_S
 from session_server.scheduler.admission import (
     Appointments,
+    Headroom,
     SessionLimit,
     StageLoad,
     TurnAdmission,
@@ -19,6 +20,7 @@ from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.demand import Demand
 from session_server.scheduler.overload import OverloadLadder, OverloadStep
 from session_server.scheduler.params import SchedulerParams
+from session_server.scheduler.playhead import Playhead
 
 pytestmark = pytest.mark.unit
 
@@ -227,3 +229,29 @@ def test_batches_far_from_what_was_seen_are_unknown():
         False,
         False,
     ]
+
+
+def test_sessions_get_less_room_when_answers_come_late_and_more_while_they_are_turned_away():
+    room = Headroom()
+    first = room.share
+    room.answered(True, refusing=False, now=0)
+    assert room.share == first, "nobody asks for more"
+    for _ in range(200):
+        room.answered(True, refusing=True, now=0)
+    assert first < room.share < 1
+    before = room.share
+    for late in range(3):
+        room.answered(False, refusing=True, now=late * S)
+    assert room.share == pytest.approx(before * 0.95), "once in a while only"
+    for late in range(2000):
+        room.answered(False, refusing=True, now=late * 6 * S)
+    assert 0.3 < room.share < 0.5
+
+
+def test_a_playhead_knows_how_close_its_listener_came_to_running_dry():
+    head = Playhead(24_000, audible=True)
+    head.deliver(24_000, 0)
+    head.deliver(24_000, S // 2)
+    assert head.least_ns == S // 2, "the first chunk meets nobody who listens"
+    head.deliver(24_000, 3 * S)
+    assert head.least_ns == -S
