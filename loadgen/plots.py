@@ -119,6 +119,7 @@ def bars_plot(
         drawn = axes.bar(at, means, width, yerr=(below, above), capsize=2, label=name)
         axes.bar_label(drawn, fmt="%.3g", fontsize=7, padding=2)
     axes.set_xticks(range(len(groups)), groups, fontsize=9)
+    axes.margins(y=0.12)
     axes.legend(fontsize=8)
     axes.grid(axis="y", alpha=0.3)
     axes.set_title(title, fontsize=10)

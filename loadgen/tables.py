@@ -32,7 +32,7 @@ def markdown(titles: Sequence[str], rows: Rows) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-WIDE = 120
+WIDE = 150
 """Columns of a terminal that has room for ranges."""
 
 
@@ -40,7 +40,7 @@ def rich_table(title: str, titles: Sequence[str], rows: Rows, width: int) -> Tab
     table = Table(title=title)
     rows = rows if width >= WIDE else _without_ranges(rows)
     for number, name in enumerate(titles):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+        table.add_column(name, justify="right" if number else "left", no_wrap=not number)
     for row in rows:
         table.add_row(*row)
     return table

@@ -24,11 +24,16 @@ from session_server.errors import ConfigError, SessionServerError  # noqa: E402
 
 OK, MISSED, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
+PIPED_WIDTH = 160
+"""Columns of what goes into a file or another program."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
     options = parse(sys.argv[1:] if argv is None else argv)
     console = Console(stderr=True)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     try:
         code: int = importlib.import_module(options.module).run(options, console)
     except ConfigError as fault:
