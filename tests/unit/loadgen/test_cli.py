@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.parser import parse
+from loadgen.simulation import Look, SimulationReport, SimulationSpec, Watch, simulate
+from session_server.media import NS_PER_S
 
 pytestmark = pytest.mark.unit
 
@@ -96,6 +99,32 @@ def test_simulate_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "turn end -> audible p90" in shown
     assert "CPU of this run" in shown
     assert "cpu" not in json.dumps(report).lower().replace("cpu-default", "")
+
+
+@pytest.mark.parametrize(("pressed_s", "stopped_s"), [(10, 10.0), (5, None)])
+def test_ctrl_c_leaves_a_part_once_the_warm_up_is_over(
+    pressed_s: int, stopped_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    def impatient(spec: SimulationSpec, watch: Watch) -> SimulationReport:
+        def look(seen: Look) -> bool:
+            if seen.now_ns == pressed_s * NS_PER_S:
+                signal.raise_signal(signal.SIGINT)
+            return watch(seen)
+
+        return simulate(spec, watch=look)
+
+    monkeypatch.setattr("loadgen.cli.simulating.simulate", impatient)
+    file = tmp_path / "r.json"
+    arguments = ["simulate", "--sessions", "1", "--seconds", "24", "--warm-up", "6"]
+    assert main([*arguments, "--report", str(file)]) == 130
+    shown = capsys.readouterr().err
+    if stopped_s is None:
+        assert not file.exists()
+        assert "no report was written" in shown
+    else:
+        assert json.loads(file.read_text())["stopped_at_s"] == stopped_s
+        assert "this is a part" in shown
 
 
 def test_a_missed_bar_is_exit_code_1(tmp_path: Path):

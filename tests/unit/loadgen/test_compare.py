@@ -1,0 +1,113 @@
+"""Comparisons with an invented system: cells, ratios seed by seed, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from loadgen.candidates import Setting, candidate, parse_variant
+from loadgen.compare import Plan, base_of, compare, comparison, figure_ratio, knee_ratio
+from loadgen.points import KEPT, Laboratory, Point
+from loadgen.simulation import SimulationSpec
+from loadgen.tables import comparison_markdown, comparison_tables
+
+pytestmark = pytest.mark.unit
+
+KNEES = {"fcfs": (10, 12), "deadline": (30, 33)}
+
+
+def system(spec: SimulationSpec, give_up: bool) -> Point:
+    """Holds up to its policy's and seed's knee; latency rises with the load, waste with the lead cap."""
+    knee = KNEES[spec.policy][spec.seed] + (5 if spec.workload.name == "interactive" else 0)
+    figures: dict[str, Any] = dict.fromkeys((name for name, _ in KEPT), 0.0)
+    figures |= {
+        "p90_ms": 100.0 * spec.sessions / knee,
+        "c100": 1.0,
+        "answers": 100,
+        "given_up_at_s": None,
+    }
+    figures["wasted"] = dict(spec.overrides).get("lead_cap_s", 2.0)
+    return Point(spec.sessions, spec.seed, spec.sessions <= knee, figures)
+
+
+def plan(**more: Any) -> Plan:
+    wanted = {
+        "setting": Setting(),
+        "profiles": ["qwen3-omni-h200"],
+        "workloads": ["mixed", "interactive"],
+        "candidates": [candidate("fcfs", "stock"), candidate("deadline", "adaptive")],
+        "base": "fcfs/stock",
+        "seeds": [0, 1],
+    }
+    return Plan(**(wanted | more))
+
+
+def measured(wanted: Plan) -> dict[str, Any]:
+    cells: list[dict[str, Any]] = []
+    with Laboratory(measure=system) as laboratory:
+        compare(laboratory, wanted, lambda what: None, cells)
+    found = comparison(wanted, cells, True)
+    assert json.loads(json.dumps(found)) == found
+    return found
+
+
+def test_knees_and_their_ratios():
+    found = measured(plan())
+    fcfs, deadline, *others = found["cells"]
+    assert [cell["sessions_at_slo"] for cell in found["cells"]] == [10, 30, 15, 35]
+    assert base_of(found, deadline) is fcfs
+    ratio = knee_ratio(deadline, fcfs)
+    assert ratio is not None
+    assert ratio == pytest.approx(((3.0 + 2.75) / 2, 2.75, 3.0))
+    assert base_of(found, others[1]) is others[0], "each workload has its own base"
+
+
+def test_figures_at_given_numbers_of_sessions():
+    found = measured(plan(sessions=[10, 20], workloads=["mixed"]))
+    fcfs, deadline = found["cells"]
+    assert [row["sessions"] for row in deadline["by_sessions"]] == [10, 20]
+    assert fcfs["by_sessions"][0]["p90_ms"] == pytest.approx([91.6667, 83.3333, 100.0], abs=0.001)
+    assert figure_ratio(deadline, fcfs, 10, "p90_ms") == pytest.approx(
+        (0.3485, 1 / 3, 12 / 33), abs=1e-3
+    )
+    assert figure_ratio(deadline, fcfs, 11, "p90_ms") is None
+    assert figure_ratio(deadline, fcfs, 10, "given_up_at_s") is None
+
+
+def test_variants_differ_only_in_what_they_say():
+    wide = parse_variant("wide:deadline,adaptive,lead_cap_s=4")
+    candidates = [candidate("deadline", "adaptive"), wide]
+    found = measured(plan(candidates=candidates, base="deadline/adaptive", sessions=[8]))
+    assert [cell["by_sessions"][0]["wasted"][0] for cell in found["cells"]] == [2.0, 4.0, 2.0, 4.0]
+    assert found["cells"][1]["overrides"] == {"lead_cap_s": 4}
+
+
+def test_tables_leave_out_columns_that_say_nothing():
+    [(_, titles, rows), _] = comparison_tables(measured(plan(sessions=[10])))
+    assert "P90, ms" in titles
+    assert "refused" not in titles
+    assert all(len(row) == len(titles) for row in rows)
+    text = comparison_markdown(measured(plan()))
+    assert "| deadline/adaptive | 30 | 30, 33 | 2.88 (2.75-3.00) |" in text
+    assert "### interactive, qwen3-omni-h200" in text
+
+
+def test_an_interruption_leaves_the_cells_that_were_measured():
+    def tired(spec: SimulationSpec, give_up: bool) -> Point:
+        if spec.policy == "deadline":
+            raise KeyboardInterrupt
+        return system(spec, give_up)
+
+    cells: list[dict[str, Any]] = []
+    begun: list[str] = []
+    with pytest.raises(KeyboardInterrupt), Laboratory(measure=tired) as laboratory:
+        compare(laboratory, plan(), begun.append, cells)
+    assert begun == [
+        "qwen3-omni-h200, mixed, fcfs/stock",
+        "qwen3-omni-h200, mixed, deadline/adaptive",
+    ]
+    found = comparison(plan(), cells, False)
+    assert [cell["candidate"] for cell in found["cells"]] == ["fcfs/stock"]
+    assert "Interrupted" in comparison_markdown(found)
