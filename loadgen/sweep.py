@@ -199,7 +199,7 @@ def curves(points: Sequence[Point]) -> dict[str, Any]:
 
 def head(spec: SimulationSpec, kind: str, seeds: Sequence[int]) -> dict[str, Any]:
     """What is needed to repeat it."""
-    workload = asdict(spec.workload)
+    workload = asdict(replace(spec.workload, trace=None))  # a trace is a file of its own
     if spec.barge_in is not None:
         workload["barge_in"] = spec.barge_in
     return {
