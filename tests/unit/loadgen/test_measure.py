@@ -66,7 +66,54 @@ def test_goodput_needs_first_audio_continuity_and_a_satisfied_listener():
     ]
     figures = measure([record(*turns)], 10.0)
     assert figures["goodput_per_s"] == 0.2
-    assert figures["goodput"] == {"ttfa_500_ms": 0.0, "ttfa_1000_ms": 0.2, "ttfa_1500_ms": 0.3}
+    assert figures["goodput"] == {
+        "ttfa_500_ms": 0.0,
+        "ttfa_1000_ms": 0.2,
+        "ttfa_1500_ms": 0.3,
+        "response_500_ms": 0.0,
+    }
+    assert measure([record(turn(800))], 10.0)["goodput"]["response_500_ms"] == 0.1
+
+
+def waiting(ended: str, *, decided: int | None = 2 * S, heard: int | None = None) -> Turn:
+    return Turn(
+        0, None, S, int(1.5 * S), decided=decided, first_audible=heard, ended=ended, end=9 * S
+    )
+
+
+def test_a_wait_without_an_end_is_a_failed_one():
+    turns = [
+        waiting("timeout"),
+        waiting("timeout", decided=None),  # the server never noticed that the user had finished
+        waiting("failed"),
+        waiting("", decided=9 * S),  # the run ends one second later: longer than the objective
+        waiting("", decided=int(9.7 * S)),  # not yet
+        waiting("", decided=None),  # not decided yet
+        waiting("left"),
+        waiting("empty"),
+        waiting("played", heard=int(2.4 * S)),
+        waiting("played", heard=int(1.9 * S)),  # a draft was there before the decision
+    ]
+    figures = measure([record(*turns)], 10.0, (0, 10 * S))["slo"]
+    assert (figures["count"], figures["failed_waits"]) == (6, 4)
+    assert figures["p90"] is None
+    assert not figures["held"]
+
+
+def test_only_what_falls_into_the_span_is_measured():
+    turns = [turn(400, at=0), turn(400, at=20 * S), turn(400, at=40 * S)]
+    inside = UserRecord(
+        turns=turns, barge_ins=[BargeIn(0, "r", onset=5 * S), BargeIn(0, "r", 25 * S)]
+    )
+    figures = measure([inside], 20.0, (15 * S, 35 * S))
+    assert (figures["turns"], figures["responses"], figures["barge_in"]["count"]) == (1, 1, 1)
+    assert figures["ttfa_ms"]["count"] == 1
+
+
+def test_a_user_who_left_had_a_turn_that_is_not_counted():
+    figures = measure([record(turn(400, ended="left"))], 1.0)
+    assert (figures["turns"], figures["turns_ended"]) == (0, {"left": 1})
+    assert figures["goodput_per_s"] == 0.0
 
 
 def test_a_turn_that_still_goes_on_is_not_a_figure():
