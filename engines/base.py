@@ -76,6 +76,9 @@ class Capabilities:
     streams_text: bool = False
     token_bytes: int = 0
     """Size of one context token's state, where `can_export`."""
+    own_thread: bool = False
+    """All of a step's work is done on the thread that calls it: what the step costs a processor is that thread's time,
+    however long it waited for one."""
 
 
 class StepRequest(Value, frozen=True):

@@ -71,7 +71,9 @@ class Codec:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(Stage.CODEC, self._max_batch, unit_samples=HOP, unit_rate=RATE)
+        return Capabilities(
+            Stage.CODEC, self._max_batch, unit_samples=HOP, unit_rate=RATE, own_thread=True
+        )
 
     @property
     def jobs_held(self) -> int:

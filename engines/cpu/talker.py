@@ -50,7 +50,9 @@ class Talker:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(Stage.TALKER, self._max_batch, unit_samples=HOP, unit_rate=RATE)
+        return Capabilities(
+            Stage.TALKER, self._max_batch, unit_samples=HOP, unit_rate=RATE, own_thread=True
+        )
 
     @property
     def jobs_held(self) -> int:

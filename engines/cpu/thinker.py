@@ -97,6 +97,7 @@ class ThinkerEngine:
             can_fork=True,
             can_rollback=True,
             token_bytes=self._loaded.model.token_bytes if self._loaded is not None else 0,
+            own_thread=True,
         )
 
     def load(self) -> None:

@@ -153,6 +153,7 @@ class Vocoder:
             unit_samples=HOP,
             unit_rate=RATE,
             samples_behind=SAMPLES_BEHIND,
+            own_thread=True,
         )
 
     @property

@@ -323,9 +323,11 @@ class StageRunner:
         units = max((choice.units for choice in flight.values()), default=1)
         done = max((result.units for result in outcome.results), default=units)
         units, step_ns = max(1, min(units, done or units)), outcome.step_ns
+        alone = self.capabilities is not None and self.capabilities.own_thread
+        work_ns = outcome.thread_ns if alone else step_ns
         if self.streams_text:  # what one frame of a run of them costs
-            units, step_ns = 1, step_ns // units
-        self._costs.observe(self.name, batch, units, step_ns)
+            step_ns, work_ns, units = step_ns // units, work_ns // units, 1
+        self._costs.observe(self.name, batch, units, step_ns, work_ns)
         self._metrics.stage_step(self.name, outcome.step_ns / NS_PER_S, batch)
 
     def _settle_starts(self, flight: dict[JobKey, Choice], outcome: Outcome, now: int) -> None:

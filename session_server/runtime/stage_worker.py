@@ -11,6 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -59,7 +60,7 @@ class Plan(Value, frozen=True):
 @dataclass(slots=True)
 class Outcome:
     """What came of a plan. `no_room` and `refused` are jobs that did not start; `fault` names what was thrown.
-    `step_ns` is the length of the step alone. `moved`: states that were exported or imported; `sizes`: bytes that a
+    `step_ns` is the length of the step alone, `thread_ns` the processor time that its thread took. `moved`: states that were exported or imported; `sizes`: bytes that a
     session's state holds after a job of it was released."""
 
     results: list[StepResult] = field(default_factory=list)
@@ -67,6 +68,7 @@ class Outcome:
     refused: list[tuple[JobKey, str]] = field(default_factory=list)
     fault: str | None = None
     step_ns: int = 0
+    thread_ns: int = 0
     moved: list[MovedState] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -168,9 +170,10 @@ class ThreadWorker:
             failed = self._call(engine, plan.calls, outcome)
             batch = [request for request in plan.batch if request.key not in failed]
             if batch:
-                begun = self._clock.now()
+                begun, worked = self._clock.now(), time.thread_time_ns()
                 outcome.results = list(engine.step(batch))
                 outcome.step_ns = self._clock.now() - begun
+                outcome.thread_ns = time.thread_time_ns() - worked
         except Exception as error:
             outcome.fault = describe(error)
         return outcome

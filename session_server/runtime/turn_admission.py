@@ -147,7 +147,8 @@ class TurnGate:
                 self._learn_chunk(audio_s / response.chunks)
             if response.epoch is not None:
                 in_time = playhead.least_ns >= -_LATE_NS
-                self._headroom.answered(in_time, self._is_refusing(now), now)
+                inside = len(self._inside) + 1
+                self._headroom.answered(in_time, self._is_refusing(now), inside, now)
         self._climb(now)
 
     def _learn_chunk(self, audio_s: float) -> None:
@@ -223,8 +224,8 @@ class TurnGate:
         read = max(1.0, self._demand.read_tokens)
         most = min(self._stages.params.prefill_tokens, math.ceil(read))
         thinker = self._stages.runners[Stage.THINKER]
-        with_ns = self._costs.mean_ns(Stage.THINKER.value, thinker.last_batch, most)
-        without_ns = self._costs.mean_ns(Stage.THINKER.value, thinker.last_batch - 1, 1)
+        with_ns = self._costs.work_ns(Stage.THINKER.value, thinker.last_batch, most)
+        without_ns = self._costs.work_ns(Stage.THINKER.value, thinker.last_batch - 1, 1)
         alone_ns = with_ns - (without_ns if thinker.last_batch > 1 else 0)
         return max(0, alone_ns) / NS_PER_S * read / most
 

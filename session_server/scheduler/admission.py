@@ -131,13 +131,14 @@ class Headroom:
     """How much of what may be in use is given to sessions: more while answers come in time, less when they do not.
 
     Predictions know what steps cost, not how close to that the scheduler can work. So sessions begin with `_FIRST` of
-    the bound. Each answer that came in time adds a little, while sessions are being refused; one that came late takes a
+    the bound. Answers that come in time add a little, while sessions are being refused; one that came late takes a
     twentieth away, once in `_REST_NS`: sessions last for minutes, so what is taken away has to be waited for.
     """
 
     _FIRST = 0.75
     _LEAST, _MOST = 0.4, 1.0
-    _MORE = 0.00025
+    _MORE = 0.01
+    """For as many answers as are under way at a time."""
     _LESS = 0.95
     _REST_NS = 5 * NS_PER_S
 
@@ -145,10 +146,10 @@ class Headroom:
         self.share = self._FIRST
         self._rest_until_ns = 0
 
-    def answered(self, in_time: bool, refusing: bool, now: int) -> None:
-        """An answer ended; `refusing`: sessions were turned away lately, so more room would be used."""
+    def answered(self, in_time: bool, refusing: bool, responses: int, now: int) -> None:
+        """One of so many answers ended; `refusing`: sessions were turned away lately, so more room would be used."""
         if in_time and refusing and now >= self._rest_until_ns:
-            self.share = min(self._MOST, self.share + self._MORE)
+            self.share = min(self._MOST, self.share + self._MORE / max(1, responses))
         elif not in_time and now >= self._rest_until_ns:
             self.share = max(self._LEAST, self.share * self._LESS)
             self._rest_until_ns = now + self._REST_NS

@@ -2,7 +2,8 @@
 
 Batch and units are put into power-of-two buckets. The mean is an exponential average; P90 is tracked by an
 asymmetric step (up by 9 parts when a sample lies above, down by 1 part when below). An unseen bucket is
-answered by the nearest one that has been seen. Times are nanoseconds.
+answered by the nearest one that has been seen. *Work* is what a step takes of a processor or device, without waiting for
+it: where stages share cores a step lasts longer than its work, and the load is the work. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ class _Cost:
     mean: float
     p90: float
     batch: float
+    work: float
 
-    def observe(self, batch: int, ns: int) -> None:
+    def observe(self, batch: int, ns: int, work_ns: int) -> None:
+        self.work += _WEIGHT * (work_ns - self.work)
         self.batch += _WEIGHT * (batch - self.batch)
         self.mean += _WEIGHT * (ns - self.mean)
         self.p90 += _STEP * self.mean * (0.9 if ns > self.p90 else -0.1) * 2
@@ -41,17 +44,20 @@ class CostModel:
         """Counts what was learned, so that others know when their figures are old."""
         self._observed: dict[str, int] = {}
 
-    def observe(self, stage: str, batch: int, units: int, ns: int) -> None:
-        """A step of `batch` jobs, the largest of `units` units, took `ns`."""
+    def observe(
+        self, stage: str, batch: int, units: int, ns: int, work_ns: int | None = None
+    ) -> None:
+        """A step of `batch` jobs, the largest of `units` units, took `ns`. `work_ns` None: all of that was work."""
+        work_ns = ns if work_ns is None else work_ns
         self.observations += 1
         self._observed[stage] = self.observations
         costs = self._costs.setdefault(stage, {})
         place = (bucket(batch), bucket(units))
         cost = costs.get(place)
         if cost is None:
-            costs[place] = _Cost(float(ns), float(ns), float(batch))
+            costs[place] = _Cost(float(ns), float(ns), float(batch), float(work_ns))
         else:
-            cost.observe(batch, ns)
+            cost.observe(batch, ns, work_ns)
 
     def version(self, stage: str) -> int:
         """Another one whenever something was learned about the stage."""
@@ -62,9 +68,14 @@ class CostModel:
         return prior_ns if cost is None else int(cost.mean)
 
     def per_job_ns(self, stage: str, batch: int, units: int) -> float:
-        """Step time over batch, at the batch size nearest to `batch` that was seen; 0: nothing was."""
+        """Work of a step over its batch, at the batch size nearest to `batch` that was seen; 0: nothing was."""
         cost = self._find(stage, batch, units)
-        return 0.0 if cost is None else cost.mean / cost.batch
+        return 0.0 if cost is None else cost.work / cost.batch
+
+    def work_ns(self, stage: str, batch: int, units: int) -> int:
+        """Work of a step; 0: nothing was seen."""
+        cost = self._find(stage, batch, units)
+        return 0 if cost is None else int(cost.work)
 
     def knows(self, stage: str, batch: int) -> bool:
         """Whether a step of about so many jobs (half to twice) was seen."""

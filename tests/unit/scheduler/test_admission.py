@@ -234,17 +234,17 @@ def test_batches_far_from_what_was_seen_are_unknown():
 def test_sessions_get_less_room_when_answers_come_late_and_more_while_they_are_turned_away():
     room = Headroom()
     first = room.share
-    room.answered(True, refusing=False, now=0)
+    room.answered(True, False, 40, 0)
     assert room.share == first, "nobody asks for more"
     for _ in range(200):
-        room.answered(True, refusing=True, now=0)
+        room.answered(True, True, 40, 0)
     assert first < room.share < 1
     before = room.share
     for late in range(3):
-        room.answered(False, refusing=True, now=late * S)
+        room.answered(False, True, 40, late * S)
     assert room.share == pytest.approx(before * 0.95), "once in a while only"
     for late in range(2000):
-        room.answered(False, refusing=True, now=late * 6 * S)
+        room.answered(False, True, 40, late * 6 * S)
     assert 0.3 < room.share < 0.5
 
 
@@ -255,3 +255,12 @@ def test_a_playhead_knows_how_close_its_listener_came_to_running_dry():
     assert head.least_ns == S // 2, "the first chunk meets nobody who listens"
     head.deliver(24_000, 3 * S)
     assert head.least_ns == -S
+
+
+def test_load_is_work_and_not_the_time_that_steps_wait_for_a_core():
+    costs = CostModel()
+    for _ in range(50):
+        costs.observe("codec", 2, 16, 40 * S // 1000, 10 * S // 1000)
+    assert costs.per_job_ns("codec", 2, 16) == pytest.approx(5 * S / 1000)
+    assert costs.work_ns("codec", 2, 16) == pytest.approx(10 * S / 1000)
+    assert costs.mean_ns("codec", 2, 16) == pytest.approx(40 * S / 1000)
