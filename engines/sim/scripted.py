@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from engines.base import (
     AcousticFrames,
@@ -158,12 +159,8 @@ class ScriptedClauses(Scripted):
 
 @dataclass(slots=True)
 class _Frames:
-    waiting: deque[int] = field(default_factory=deque)
+    waiting: int = 0
     closed: bool = False
-
-    @property
-    def units(self) -> int:
-        return sum(self.waiting)
 
 
 class ScriptedRenderer(Scripted):
@@ -177,7 +174,7 @@ class ScriptedRenderer(Scripted):
     @property
     def waiting(self) -> int:
         """Frames fed and not rendered yet."""
-        return sum(job.units for job in self._jobs.values())
+        return sum(job.waiting for job in self._jobs.values())
 
     def start(self, key: JobKey, job: object) -> None:
         self._jobs[key] = _Frames()
@@ -185,8 +182,8 @@ class ScriptedRenderer(Scripted):
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         job = self._jobs.get(key)
         if job is not None:
-            if isinstance(payload, int) and payload:
-                job.waiting.append(payload)
+            if isinstance(payload, int):
+                job.waiting += payload
             job.closed = job.closed or last
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
@@ -198,14 +195,8 @@ class ScriptedRenderer(Scripted):
 
     def _render(self, request: StepRequest) -> StepResult:
         job = self._jobs[request.key]
-        units = min(job.units, request.max_units)
-        left = units
-        while left:
-            first = job.waiting[0]
-            if first > left:
-                job.waiting[0] = first - left
-                break
-            left -= job.waiting.popleft()
+        units = min(job.waiting, request.max_units)
+        job.waiting -= units
         self.frames += units
         finished = job.closed and not job.waiting
         output: object = None
@@ -219,6 +210,7 @@ class ScriptedRenderer(Scripted):
         self._jobs.pop(key, None)
 
 
+@lru_cache(maxsize=256)
 def silence_free(samples: int) -> bytes:
     """So many audible samples, s16le."""
     if samples * 2 <= len(_LOUD):

@@ -186,6 +186,12 @@ class Session:
 
     def _route(self, event: Event) -> None:
         match event:
+            case (
+                TextGenerated() | ClauseSpoken() | AudioGenerated() | CallStarted() | CallArguments()
+                | CallFinished() | GenerationFinished() | GenerationFailed()
+            ):  # fmt: skip
+                if not self._turns.hold(event):
+                    self._responses.generated(event)
             case SettingsChanged():
                 self._change_settings(event)
             case InputCommitted():
@@ -208,12 +214,6 @@ class Session:
                 self._requests.clear_output(event)
             case TranscriptReady() | TurnJudged() | WorkFailed():
                 self._work_answered(event)
-            case (
-                TextGenerated() | ClauseSpoken() | AudioGenerated() | CallStarted() | CallArguments()
-                | CallFinished() | GenerationFinished() | GenerationFailed()
-            ):  # fmt: skip
-                if not self._turns.hold(event):
-                    self._responses.generated(event)
             case Disconnected():
                 self._close()
             case DrainStarted():

@@ -79,6 +79,9 @@ class ToolCallParser:
 
     def push(self, text: str) -> list[Part]:
         """More of the model's text; what it completes, in order."""
+        if self._state is _State.TEXT and not self._rest and "<" not in text:
+            self._say(text)
+            return self._take()
         self._rest += text
         while self._advance():
             pass

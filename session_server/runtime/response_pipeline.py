@@ -259,9 +259,11 @@ class ResponsePipeline:
             self.speech.complete_text(now)
 
     def _pass_on(self, parts: list[tool_calls.Part], now: int) -> None:
+        said = False
         for part in parts:
             match part:
                 case tool_calls.Said(text):
+                    said = True
                     self._say(text, now)
                 case tool_calls.CallBegun(index, name):
                     self.emit(CallStarted(self.session, self.response, index, name))
@@ -271,7 +273,6 @@ class ResponsePipeline:
                     self.emit(CallFinished(self.session, self.response, index))
                 case tool_calls.CallDropped(index, reason):
                     self._drop_call(index, reason)
-        said = any(isinstance(part, tool_calls.Said) for part in parts)
         if self.speech is not None and not said and not self._splitter.pending:
             self.speech.tokens.give(self._loose_tokens)  # tokens that will never be spoken
             self._loose_tokens = 0

@@ -7,15 +7,13 @@ before first audio the deadline is the turn's end plus the first-audio objective
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from session_server.media import Value
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Value, frozen=True):
     """The step that a stage could do next. `path_ns`: estimated time through this stage and all below;
     `below_ns`: speech already made below it; `room_ns`: what the step will at least add to the lead."""
 

@@ -8,7 +8,8 @@ among its kind does not change while time passes, and a queue needs no re-sortin
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from session_server.media import Value
 
 WorkKey = tuple[str, str, int]
 """(session, response or recognition, part); a JobKey of the engines' contract is one."""
@@ -32,8 +33,7 @@ class Kind(enum.IntEnum):
     """Speculation: below everything that is audible or awaited."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkItem:
+class WorkItem(Value, frozen=True):
     """`latest_ns`: when this step must begin for its result to be in time (`slack` is that minus now).
     `due_ns`: when the result is needed at the listener. `dry_ns`: when the listener runs dry (PLAYING).
     `not_before_ns`: the lead cap holds it back until then. `cap_ns`: the instant whose distance to now is the
@@ -65,8 +65,7 @@ class WorkItem:
         return self.kind is Kind.PLAYING and self.slack_ns(now) < threshold_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Value, frozen=True):
     """Advance this item's job by at most `units`."""
 
     item: WorkItem

@@ -31,7 +31,8 @@ class Path:
             delay = max(0, delay + int(self._rng.gauss(0.0, self._jitter_ns)))
         if self._loss and self._rng.random() < self._loss:
             delay += self._loss_ns
-        self._last = max(self._last, sent + delay)
+        if sent + delay > self._last:
+            self._last = sent + delay
         return self._last
 
     def delay_ns(self) -> int:

@@ -130,22 +130,26 @@ class SimSession:
             event = inbox.popleft()
             if self._recorder is not None:
                 self._recorder.event(self.name, event, now)
-            for action in core.handle(event, now):
-                self._perform(action, now)
+            self._perform(core.handle(event, now), now)
         self._busy = False
         self._arm()
 
-    def _perform(self, action: actions.Action, now: int) -> None:
+    def _perform(self, found: list[actions.Action], now: int) -> None:
         if self._recorder is not None:
-            self._recorder.action(self.name, action, now)
-        carry_out = _CARRY_OUT.get(type(action))
-        if carry_out is not None:
-            carry_out(self, action, now)
+            for action in found:
+                self._recorder.action(self.name, action, now)
+        for action in found:
+            carry_out = _CARRY_OUT.get(type(action))
+            if carry_out is not None:
+                carry_out(self, action, now)
 
     def _send(self, action: actions.SendAudio, now: int) -> None:
-        samples = len(action.pcm) // 2
-        end = action.start_sample + samples
-        self._inbox.append(events.AudioWritten(action.part.response_id, end))
+        """To the client. Slices that leave at once are written at once: one word about all of them will do."""
+        response, samples = action.part.response_id, len(action.pcm) // 2
+        last = self._inbox[-1] if self._inbox else None
+        if isinstance(last, events.AudioWritten) and last.response_id == response:
+            self._inbox.pop()
+        self._inbox.append(events.AudioWritten(response, action.start_sample + samples))
         self._loop.post(self._down.arrives(now), self._client.on_audio, action.part, samples)
 
     def _tell(self, action: actions.Announcement, now: int) -> None:
@@ -196,8 +200,7 @@ class SimSession:
             if self._recorder is not None:
                 self._recorder.deadline(self.name, now)
             self._busy = True
-            for action in self.core.on_deadline(now):
-                self._perform(action, now)
+            self._perform(self.core.on_deadline(now), now)
             self._busy = False
             self._work_off()
         else:
