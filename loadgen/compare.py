@@ -137,7 +137,8 @@ def _by_seed(cell: Mapping[str, Any], sessions: int, name: str) -> dict[int, Any
 
 def base_of(found: Mapping[str, Any], cell: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The base's cell of the same profile and workload, once it is measured."""
-    for other in found["cells"]:
+    cells: Sequence[Mapping[str, Any]] = found["cells"]
+    for other in cells:
         if other["place"] == cell["place"] and other["candidate"] == found["base"]:
-            return other  # type: ignore[no-any-return]
+            return other
     return None
