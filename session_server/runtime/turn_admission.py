@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from engines.base import Stage
-from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.media import NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
@@ -33,9 +33,6 @@ _CLAUSE_S = 2.0
 """A typical clause, for the talker's share."""
 _CHUNK_WEIGHT = 0.05
 _REFUSING_NS = 60 * NS_PER_S
-_LATE_NS = 40 * NS_PER_MS
-"""A chunk that comes so long after its listener should have run dry is late, as far as the host can tell: a sign
-before gaps of 100 ms, which are what must not be."""
 _REASONS = {
     "cores": "all processors are busy",
     "first_audio": "too many answers are about to begin",
@@ -146,7 +143,8 @@ class TurnGate:
             if response.chunks:
                 self._learn_chunk(audio_s / response.chunks)
             if response.epoch is not None:
-                in_time = playhead.least_ns >= -_LATE_NS
+                # later than the way to the listener excuses: playback began that much after the first chunk left
+                in_time = playhead.least_ns >= -self._stages.params.transport_ns
                 inside = len(self._inside) + 1
                 self._headroom.answered(in_time, self._is_refusing(now), inside, now)
         self._climb(now)

@@ -132,14 +132,14 @@ class Headroom:
 
     Predictions know what steps cost, not how close to that the scheduler can work. So sessions begin with `_FIRST` of
     the bound. Answers that come in time add a little, while sessions are being refused; one that came late takes a
-    twentieth away, once in `_REST_NS`: sessions last for minutes, so what is taken away has to be waited for.
+    tenth away, once in `_REST_NS`: sessions last for minutes, so what is taken away has to be waited for.
     """
 
     _FIRST = 0.75
     _LEAST, _MOST = 0.4, 1.0
     _MORE = 0.01
     """For as many answers as are under way at a time."""
-    _LESS = 0.95
+    _LESS = 0.9
     _REST_NS = 5 * NS_PER_S
 
     def __init__(self) -> None:
