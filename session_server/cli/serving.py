@@ -9,6 +9,7 @@ from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import patient, settings
 from session_server.runtime.check import require_port
 from session_server.runtime.demo import Shown, clips_to_say, demonstrate
+from session_server.runtime.last_threads import leave_without_stuck_threads
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.offline import require_writable
@@ -19,6 +20,7 @@ def serve(options: argparse.Namespace) -> int:
     config = settings(options).config
     require_models(config)
     run(serve_until_told(config, _announce))
+    leave_without_stuck_threads()
     return 0
 
 
@@ -45,6 +47,7 @@ def demo(options: argparse.Namespace) -> int:
 
     tell("note", "loading the engines")
     run(serve_until_told(config, show))
+    leave_without_stuck_threads()
     return 0
 
 

@@ -133,10 +133,13 @@ class Calls:
                         raise
                     connection.outbox, connection.endpoint = call.outbox, endpoint
                     await self._talk(LiveCall(call, endpoint), answer, answered)
-        except BaseException as fault:
+        except Exception as fault:
             if answered.done():
-                raise
-            answered.set_exception(fault)
+                _log.exception("a call failed")
+            else:
+                answered.set_exception(fault)
+        finally:
+            answered.cancel()  # does nothing once there is an answer
 
     async def _talk(
         self, live: LiveCall, answer: str, answered: asyncio.Future[tuple[str, str]]

@@ -127,11 +127,12 @@ class Call:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        try:
-            async with asyncio.timeout(self._limits.close_wait_s):
-                await self._peer.close()
-        except TimeoutError:
+        closing = asyncio.ensure_future(self._peer.close())  # never cancelled: that would break it
+        await asyncio.wait({closing}, timeout=self._limits.close_wait_s)
+        if not closing.done():
             _log.error("%s: the connection does not close", self.call_id)
+        elif closing.exception() is not None:
+            _log.error("%s: closing failed", self.call_id, exc_info=closing.exception())
 
     def _end(self, why: Ending) -> None:
         if self.ending is None:

@@ -155,8 +155,11 @@ class Playout:
         return frame
 
     def skip_to(self, index: int) -> None:
-        """Leave frames out: time went on while nobody took any."""
-        self.next_index = max(self.next_index, index)
+        """Leave frames out: time went on while nobody took any. That is a gap of what was sounding."""
+        left_out = max(0, index - self.next_index)
+        self.next_index += left_out
+        if self._streams and self._streams[0].begun and not self._held:
+            self._streams[0].gap += left_out * FRAME_SAMPLES
 
     # -- looking
 

@@ -141,7 +141,7 @@ def test_left_out_frames_take_no_audio_with_them():
     take(playout, 1)
     playout.skip_to(9)
     frame = playout.take()
-    assert (frame.index, frame.start_sample) == (9, 480)
+    assert (frame.index, frame.start_sample, frame.gap_samples) == (9, 480, 8 * 480)
     playout.skip_to(3)
     assert playout.take().index == 10
 
