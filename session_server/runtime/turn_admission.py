@@ -143,8 +143,8 @@ class TurnGate:
             if response.chunks:
                 self._learn_chunk(audio_s / response.chunks)
             if response.epoch is not None:
-                # later than the way to the listener excuses: playback began that much after the first chunk left
-                in_time = playhead.least_ns >= -self._stages.params.transport_ns
+                # playback began some time after the first chunk left; half of the way there and back is no excuse any more
+                in_time = playhead.least_ns >= -self._stages.params.transport_ns // 2
                 inside = len(self._inside) + 1
                 self._headroom.answered(in_time, self._is_refusing(now), inside, now)
         self._climb(now)
