@@ -53,6 +53,18 @@ class Stream:
         return gap
 
 
+def longest_overtaking_s(streams: Sequence[Stream]) -> float:
+    """The most audio, in seconds, that any of them got while another one that had begun got nothing."""
+    had, since, most = [0] * len(streams), [[0] * len(streams)] * len(streams), 0
+    arrivals = [(at, i, total) for i, s in enumerate(streams) for at, total in s.arrivals]
+    for _, i, total in sorted(arrivals):
+        if had[i]:
+            most = max(most, *(now - before for now, before in zip(had, since[i], strict=True)))
+        had[i] = total
+        since[i] = list(had)
+    return most / RATE
+
+
 class Caller:
     """One connection that reads all the time. Make it with `calling`."""
 

@@ -13,13 +13,15 @@ from websockets.exceptions import InvalidStatus
 
 from engines.sim.wave import verify
 from session_server.runtime.server import Server
-from tests.integration.server.bystander import assert_answers, assert_unbroken, bystander
-from tests.integration.server.caller import Caller, Event, calling
+from tests.integration.server.bystander import assert_answers, bystander
+from tests.integration.server.caller import Caller, Event, calling, longest_overtaking_s
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 
 pytestmark = pytest.mark.integration
 
+OVERTAKEN_S = 1.5
+"""Of audio, half as much again as each may be ahead of its listener: what a starved one misses in the first two seconds."""
 KEY = "sk-test"
 KEYS = {"auth__keys": (KEY,)}
 
@@ -87,8 +89,8 @@ async def test_a_session_that_is_refused_costs_the_engines_nothing(serve: OpenSe
 
 
 @pytest.mark.asyncio
-async def test_eight_long_answers_at_once_have_no_gaps(serve: OpenServer):
-    """Engines that take their time, eight listeners: nobody starves."""
+async def test_eight_long_answers_at_once_advance_together(serve: OpenServer):
+    """Engines that take their time, eight listeners: nobody starves, however fast or slow all of them go."""
     options = {stage: {"real_time": True} for stage in ("thinker", "talker", "codec", "vocoder")}
     async with serve(options) as server, AsyncExitStack() as stack:
         url = server.address.ws
@@ -98,7 +100,10 @@ async def test_eight_long_answers_at_once_have_no_gaps(serve: OpenServer):
         for caller, name in zip(callers, names, strict=True):
             await caller.send({"type": "response.cancel"})
             await caller.ended(name)
-            assert_unbroken(caller, name)
+            report = verify(caller.pcm(name), name)
+            assert report.intact, report
+        streams = [c.streams[n] for c, n in zip(callers, names, strict=True)]
+        assert longest_overtaking_s(streams) <= OVERTAKEN_S
 
 
 # -- keys

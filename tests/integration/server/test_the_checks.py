@@ -12,7 +12,7 @@ import pytest
 
 from engines.sim.wave import expected_pcm, wave_seed
 from tests.integration.server.bystander import assert_unbroken
-from tests.integration.server.caller import Caller, Stream
+from tests.integration.server.caller import Caller, Stream, longest_overtaking_s
 from tests.integration.server.wire_check import WireCheck
 from tests.patient_loop import OwnTime, PatientLoop
 
@@ -175,6 +175,14 @@ def test_a_bystander_that_got_a_late_a_lost_or_a_foreign_sample_is_disturbed():
     ):
         with pytest.raises(AssertionError, match="fault"):
             assert_unbroken(heard(*in_time, pcm=wrong), "r1")
+
+
+def test_a_listener_that_gets_nothing_while_others_do_is_noticed():
+    one = Stream(bytearray(), [(0.0, 24_000), (1.0, 36_000), (2.0, 48_000)])
+    late = Stream(bytearray(), [(0.9, 12_000), (1.9, 24_000)])
+    starved = Stream(bytearray(), [(0.1, 12_000), (3.0, 48_000)])
+    assert longest_overtaking_s([one, late]) == 0.5
+    assert longest_overtaking_s([one, starved]) == 1.0
 
 
 # -- the process's own time
