@@ -4,6 +4,8 @@ The engine is simulated from the actions: what was asked for may be answered, fa
 results of cancelled work may still arrive. The transport writes when it likes, and obeys purges.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -62,6 +64,7 @@ def all_settings() -> st.SearchStrategy[SessionSettings]:
         modality=st.sampled_from([Modality.AUDIO, Modality.AUDIO, Modality.TEXT]),
         transcribe=st.booleans(),
         playback=st.sampled_from([None, PlaybackExtension()]),
+        server_plays=st.sampled_from([False, False, True]),
     )
 
 
@@ -96,6 +99,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.items: list[str] = []
         self.call_ids: list[str] = []
         self.last: list[a.Action] = []
+        self.held = False
 
     # -- plumbing
 
@@ -108,6 +112,9 @@ class SessionMachine(RuleBasedStateMachine):
                     self.outbox.append(action)
                 case a.PurgeAudio(response_id):
                     self.outbox = [x for x in self.outbox if x.part.response_id != response_id]
+                case a.HoldAudio() | a.ReleaseAudio():
+                    assert self.settings.server_plays
+                    self.held = isinstance(action, a.HoldAudio)
                 case a.Recognise() | a.JudgeTurn():
                     self.works.append(action)
                 case a.StartGeneration():
@@ -212,10 +219,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 20))
     def write(self, count: int) -> None:
-        for _ in range(min(count, len(self.outbox))):
+        for _ in range(count):
+            if not self.outbox or self.held:
+                return
             piece = self.outbox.pop(0)
             end = piece.start_sample + len(piece.pcm) // 2
-            self.feed(e.AudioWritten(piece.part.response_id, end))
+            way = 80 if self.settings.server_plays else 0
+            self.feed(e.AudioWritten(piece.part.response_id, end, way))
 
     @rule(ahead=st.integers(-5_000, 5_000), response=st.integers(0, 9))
     def odd_write(self, ahead: int, response: int) -> None:
@@ -484,8 +494,8 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.observer.created) % 3 == 2)
     @rule(settings=all_settings())
     def change_settings(self, settings: SessionSettings) -> None:
-        self.settings = settings
-        self.client(e.SettingsChanged(settings, "ev"), a.AnnounceSettings)
+        self.settings = replace(settings, server_plays=self.settings.server_plays)
+        self.client(e.SettingsChanged(self.settings, "ev"), a.AnnounceSettings)
 
     @precondition(lambda self: len(self.observer.created) > 3)
     @rule(how=st.sampled_from([e.DrainStarted(), e.Shutdown(), e.Disconnected()]))
