@@ -211,11 +211,12 @@ class TurnGate:
         response.begin(now)
 
     def _first_audio_ns(self) -> int:
-        """When a turn that starts now can be expected to sound: the prompts before it, its own, then the way down."""
+        """When a turn that starts now can be expected to sound: the prompts before it, its own, then the way down. Of
+        what it would take alone at most half of the limit counts: to come again later would not make that shorter."""
         openings = sum(response.opening for response in self._inside)
-        estimates = self._stages.estimates
-        reading = int((openings + 1) * self._reading_s() * NS_PER_S)
-        return reading + estimates.path_ns(Stage.THINKER, first=True)
+        reading_ns = int(self._reading_s() * NS_PER_S)
+        alone_ns = reading_ns + self._stages.estimates.path_ns(Stage.THINKER, first=True)
+        return openings * reading_ns + min(alone_ns, self._stages.params.first_audio_limit_ns // 2)
 
     def _reading_s(self) -> float:
         """How long the thinker reads what is new of a prompt, beside the tokens that it writes in the same steps."""

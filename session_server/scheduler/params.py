@@ -60,7 +60,7 @@ class SchedulerParams:
     audio_s_floor: float = 3.0
     silence_cap_s: float = 2.0
     admission: bool = True
-    first_audio_limit_s: float = 4.0
+    first_audio_limit_s: float = 6.0
     longer_chunks_at: float = 0.7
     shorter_answers_at: float = 0.85
     overload_max_tokens: int = 0
