@@ -207,9 +207,9 @@ def _source(sources: Mapping[str, str], key: str) -> str | None:
 
 
 def _mask(key: str, value: object) -> object:
-    if key in SECRET_KEYS and isinstance(value, tuple):
-        return f"({len(value)} configured)"
-    return value
+    if key not in SECRET_KEYS or value is None:
+        return value
+    return f"({len(value)} configured)" if isinstance(value, tuple) else "(configured)"
 
 
 def _one_line(error: yaml.YAMLError) -> str:
