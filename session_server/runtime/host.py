@@ -54,7 +54,8 @@ from session_server.runtime.warming import Warming
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.scheduler.lead_cap import LeadCap
+from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
 from session_server.scheduler.policy import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 
@@ -124,12 +125,22 @@ class EngineHost:
         self._sessions: dict[str, _Session] = {}
         self._limit = SessionLimit(params.max_sessions)
         chunks = ChunkSizes(params)
+        self._queues: dict[Stage, StageQueue] = {}
         runners = {
             spec.stage: self._make_runner(spec, chunks, make_engine(spec, store))
             for spec in graph.stages
         }
         estimates = PathEstimates(runners, self._costs, chunks.smallest_ns)
-        self._stages = Stages(graph, runners, estimates, params, clock, self._metrics, chunks)
+        self._stages = Stages(
+            graph,
+            runners,
+            estimates,
+            params,
+            clock,
+            self._metrics,
+            chunks,
+            self._lead_cap(),
+        )
         if Stage.CODEC in runners:
             runners[Stage.CODEC].making = estimates.making_ns
         thinker = runners[Stage.THINKER]
@@ -142,19 +153,29 @@ class EngineHost:
 
     def _make_runner(self, spec: StageSpec, chunks: ChunkSizes, create: Create) -> StageRunner:
         params = self._params
+        short_steps = params.policy is PolicyName.DEADLINE and params.prefill_rule
         queue = StageQueue(
-            make_policy(params),
+            make_policy(params, last=spec.stage is Stage.VOCODER),
             spec.max_batch,
             prefill_batch=params.prefill_batch,
-            nearly_dry_ns=params.nearly_dry_ns if params.policy is PolicyName.DEADLINE else None,
+            nearly_dry_ns=params.pressing_ns if short_steps else None,
             chunks=chunks if spec.stage is Stage.CODEC else None,
         )
+        self._queues[spec.stage] = queue
         make: MakeWorker = lambda report: self._make_worker(  # noqa: E731
             spec, create, report, self._clock
         )
         return StageRunner(
             spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
         )
+
+    def _lead_cap(self) -> LeadCap | None:
+        """Chunks of a fixed size cannot gather below it, and the other policies have a cap of their own."""
+        params = self._params
+        adapts = params.policy is PolicyName.DEADLINE and params.chunking is Chunking.LEAD
+        if not adapts or params.lead_idle_s >= params.lead_cap_s:
+            return None
+        return LeadCap(params, [self._queues[Stage.TALKER], self._queues[Stage.VOCODER]])
 
     # -- life
 

@@ -14,7 +14,8 @@ from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
 from session_server.runtime.stage_runner import StageRunner
 from session_server.scheduler.chunking import ChunkSizes
-from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.cost_model import Average, CostModel
+from session_server.scheduler.lead_cap import LeadCap
 from session_server.scheduler.params import SchedulerParams
 
 SPEECH_STAGES = (Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
@@ -69,6 +70,8 @@ class PathEstimates:
         self.steps = {
             stage: StepEstimates(stage, runner, costs) for stage, runner in runners.items()
         }
+        self.delivery = Average()
+        """From the instant at which a chunk could be vocoded to its delivery, for those that a listener hears."""
         self._runners = runners
         self._costs = costs
         self._smallest_chunk_ns = smallest_chunk_ns
@@ -147,3 +150,5 @@ class Stages:
     clock: Clock
     metrics: HostMetrics
     chunks: ChunkSizes
+    lead: LeadCap | None = None
+    """None: the cap is the parameters'."""

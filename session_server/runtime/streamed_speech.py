@@ -22,6 +22,9 @@ from session_server.scheduler.credits import Credits
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
+_MARGIN = 10
+"""A chunk comes earlier than it must by this part of what is ahead of the listener: steps may take three times as long."""
+
 
 class PieceSplitter:
     """Passes text on as it comes; takes the place of the clause splitter."""
@@ -66,6 +69,7 @@ class StreamedSpeechPath:
         self._playhead = playhead
         self._talker = stages.runners[Stage.TALKER]
         self._vocoder = stages.runners[Stage.VOCODER]
+        self._lead = stages.lead
         self._talker_steps = stages.estimates.steps[Stage.TALKER]
         self._vocoder_steps = stages.estimates.steps[Stage.VOCODER]
         self._transport_ns = stages.params.transport_ns
@@ -80,6 +84,7 @@ class StreamedSpeechPath:
         self._text_complete = False
         self._talked = False
         self._gathered = 0
+        self._ready_ns = 0
         self._finished = False
         self._ended = False
 
@@ -145,6 +150,7 @@ class StreamedSpeechPath:
             self._stages.estimates.path_ns(Stage.TALKER, first=False),
             self._gathered * self._unit_ns,
             room_ns=self._unit_ns,
+            ahead_ns=self._lead.ns if self._lead is not None else None,
             units=self.frames.free,
             unit_ns=self._unit_ns,
             started=self._talker.is_started(self._key),
@@ -177,6 +183,8 @@ class StreamedSpeechPath:
         if item is None:
             self._vocoder.hold(self._key)
         else:
+            if not self._ready_ns:
+                self._ready_ns = now
             self._vocoder.ready(item)
 
     def _chunk_units(self, now: int) -> int:
@@ -185,14 +193,19 @@ class StreamedSpeechPath:
         first = not playhead.generated
         have = 0 if first else self._gathered * unit
         talker_ns = self._talker_steps.ns(unit)
+        transport_ns = self._transport_ns
+        delivery_ns = self._stages.estimates.delivery.ns
 
         def making(audio_ns: int) -> int:
             missing = audio_ns - have
             talking_ns = -(-missing // unit) * talker_ns if missing > 0 else 0
-            return talking_ns + vocoder_ns(audio_ns)
+            if first:  # the second chunk is spoken while the first one is vocoded
+                return talking_ns + transport_ns
+            return talking_ns + max(vocoder_ns(audio_ns), delivery_ns)
 
-        slack = playhead.lead_ns(now) - self._transport_ns
-        return max(1, self._stages.chunks.size_ns(slack, first, making) // unit)
+        slack = playhead.lead_ns(now) - transport_ns
+        margin = talker_ns + (playhead.lead_ns(now) + have) // _MARGIN
+        return max(1, self._stages.chunks.size_ns(slack, first, making, margin) // unit)
 
     # -- results
 
@@ -249,6 +262,11 @@ class StreamedSpeechPath:
         playhead = self._playhead
         if not playhead.generated:
             self._sink.first_audio(now)
+        elif self._lead is not None:
+            self._lead.delivered(playhead.dry_ns - now)
+        if self._ready_ns and playhead.generated:
+            self._stages.estimates.delivery.observe(now - self._ready_ns)
+        self._ready_ns = 0
         start = playhead.generated
         playhead.deliver(len(pcm) // 2, now)
         self._stages.metrics.audio_generated(len(pcm) / 2 / playhead.rate)

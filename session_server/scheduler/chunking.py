@@ -33,14 +33,18 @@ class ChunkSizes:
     def smallest_ns(self) -> int:
         return self._ladder[0]
 
-    def size_ns(self, slack_ns: int, first: bool, making: MakingTime) -> int:
-        """Audio to put into the next chunk of a response with this slack."""
+    def size_ns(
+        self, slack_ns: int, first: bool, making: MakingTime, margin_ns: int | None = None
+    ) -> int:
+        """Audio to put into the next chunk of a response with this slack; `margin_ns`: what is to be left of it, the
+        making of the smallest chunk when None."""
         if self._fixed:
             return self._ladder[0] if first else self._ladder[-1]
         if first:
             second = making(self._ladder[0])
             return next((size for size in self._ladder if size >= second), self._ladder[-1])
-        left_ns = slack_ns - (0 if self.longer else making(self._ladder[0]))
+        margin_ns = making(self._ladder[0]) if margin_ns is None else margin_ns
+        left_ns = slack_ns - (0 if self.longer else margin_ns)
         for size in reversed(self._ladder):
             if making(size) <= left_ns:
                 return size

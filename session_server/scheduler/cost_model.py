@@ -35,6 +35,23 @@ class _Cost:
         self.p90 = max(self.p90, self.mean)
 
 
+class Average:
+    """Mean of a stream of times, as exponential average."""
+
+    __slots__ = ("_mean",)
+
+    def __init__(self) -> None:
+        self._mean = 0.0
+
+    def observe(self, ns: int) -> None:
+        self._mean += _WEIGHT * (ns - self._mean) if self._mean else ns
+
+    @property
+    def ns(self) -> int:
+        """0 until something was observed."""
+        return int(self._mean)
+
+
 class CostModel:
     """Bounded: at most one entry per stage and pair of buckets."""
 

@@ -51,7 +51,14 @@ class SchedulerParams:
     prefill_batch: int = 1
     first_audio_s: float = 1.0
     nearly_dry_s: float = 0.4
+    pressing_s: float = 0.2
+    urgent_share: float = 0.25
+    prefill_rule: bool = True
+    late_rule: bool = True
+    starve_s: float = 30.0
+    lead_idle_s: float = 1.2
     safe_lead_s: float = 1.0
+    safe_share: float = 0.25
     utilisation: float = 0.9
     cores: float = 2.0
     transport_s: float = 0.02
@@ -82,6 +89,18 @@ class SchedulerParams:
     @property
     def lead_cap_ns(self) -> int:
         return int(self.lead_cap_s * NS_PER_S)
+
+    @property
+    def lead_idle_ns(self) -> int:
+        return int(self.lead_idle_s * NS_PER_S)
+
+    @property
+    def starve_ns(self) -> int:
+        return int(self.starve_s * NS_PER_S)
+
+    @property
+    def pressing_ns(self) -> int:
+        return int(self.pressing_s * NS_PER_S)
 
     @property
     def draft_cap_ns(self) -> int:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Protocol
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.work import WorkItem
 
 Entry = tuple[int, int, WorkItem]
+"""(order, serial, item). Serials differ, so entries compare without looking at the item."""
+_ITEM = itemgetter(2)
 
 
 class Doors:
@@ -65,26 +68,36 @@ class Band:
         self._doors = doors
         self._lanes: dict[int, list[Entry]] = {}
 
-    def add(self, order: int, serial: int, item: WorkItem) -> None:
-        insort(self._lanes.setdefault(Doors.lane(item), []), (order, serial, item))
+    def add(self, entry: Entry) -> list[Entry]:
+        """Returns the lane that the entry went to."""
+        item = entry[2]
+        lane = self._lanes.setdefault((not item.started) + 2 * item.opening, [])
+        insort(lane, entry)
+        return lane
 
-    def remove(self, order: int, serial: int, item: WorkItem) -> None:
-        lane = self._lanes[Doors.lane(item)]
-        del lane[bisect_left(lane, (order, serial))]
-
-    def between(self, low: int | None = None, high: int | None = None) -> Iterator[WorkItem]:
-        """Items whose order is in low..high (high excluded), from open lanes, in order."""
+    def between(
+        self, low: int | None = None, high: int | None = None, most: int | None = None
+    ) -> Iterator[WorkItem]:
+        """Items whose order is in low..high (high excluded), from open lanes, in order; `most`: no more are looked at."""
         lanes = [(n, entries) for n, entries in self._lanes.items() if entries]
-        if len(lanes) == 1:
-            return self._one(*lanes[0], low, high)
-        return self._merged(lanes, low, high)
+        if len(lanes) > 1:
+            return self._merged(lanes, low, high)
+        if not lanes:
+            return iter(())
+        number, entries = lanes[0]
+        first = 0 if low is None else bisect_left(entries, (low,))
+        if number or most is None:
+            return self._one(number, entries, first, high)
+        last = min(len(entries), first + most)  # lane 0 is always open: no more can be asked for
+        if high is not None and last > first and entries[last - 1][0] >= high:
+            last = bisect_left(entries, (high,), first, last)
+        return map(_ITEM, entries[first:last])
 
     def _one(
-        self, number: int, entries: list[Entry], low: int | None, high: int | None
+        self, number: int, entries: list[Entry], first: int, high: int | None
     ) -> Iterator[WorkItem]:
         doors = self._doors.open
-        at = 0 if low is None else bisect_left(entries, (low,))
-        for i in range(at, len(entries)):
+        for i in range(first, len(entries)):
             entry = entries[i]
             if not doors[number] or (high is not None and entry[0] >= high):
                 return
@@ -126,14 +139,18 @@ class Policy(Protocol):
 
 
 def items(
-    bands: Bands, band: int, low: int | None = None, high: int | None = None
+    bands: Bands,
+    band: int,
+    low: int | None = None,
+    high: int | None = None,
+    most: int | None = None,
 ) -> Iterator[WorkItem]:
-    """Items of one band in order, those of order low..high only."""
+    """Items of one band in order, those of order low..high only, and no more than the `most` that can be taken."""
     found = bands.get(band)
-    return found.between(low, high) if found is not None else iter(())
+    return found.between(low, high, most) if found is not None else iter(())
 
 
-def make_policy(params: SchedulerParams) -> Policy:
+def make_policy(params: SchedulerParams, last: bool = False) -> Policy:
     """The policy that the parameters name."""
     from session_server.scheduler.policy_deadline import DeadlinePolicy
     from session_server.scheduler.policy_fcfs import FcfsPolicy
@@ -143,6 +160,6 @@ def make_policy(params: SchedulerParams) -> Policy:
         case PolicyName.FCFS:
             return FcfsPolicy()
         case PolicyName.LIVESERVE:
-            return LiveservePolicy(params.safe_lead_ns)
+            return LiveservePolicy(params)
         case PolicyName.DEADLINE:
-            return DeadlinePolicy(params.nearly_dry_ns, params.first_audio_ns)
+            return DeadlinePolicy(params, last)

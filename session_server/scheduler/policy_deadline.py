@@ -1,12 +1,14 @@
 """`deadline`: least slack first, in tiers (serving page, section 3.1).
 
-Tier 0  playing and nearly dry: keeps overload from ruining those already served
-Tier 1  all that can still be met, least slack first
-Tier 2  first audio past its due time, longest first; admission keeps this tier short
+Starving  first audio overdue by `starve_ns` and more: before everything, so that nobody waits for ever
+Tier 0    playing and nearly dry: keeps overload from ruining those already served
+Tier 1    all that can still be met, least slack first
+Tier 2    first audio past its due time, longest first: what cannot be in time any more must not make others late
+Tier 3    playing with comfortable slack (longer than any first answer may take)
 Below them partial recognitions by due time, then drafts by arrival.
 
-A larger batch is a longer step for everyone in it. So while anyone is urgent (tier 0, or awaited), what can wait
-(comfortable slack, drafts) gets at most a quarter of the batch; it is served when nobody is, or when it presses.
+A larger batch is a longer step for everyone in it. So while anyone is pressed (nearly dry, or awaited with hardly any slack),
+what can wait (comfortable slack, drafts) gets at most a share of the batch; it is served when nobody is.
 
 Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands still.
 """
@@ -16,19 +18,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
+_HOPELESS = 3
+"""First audio that is overdue by so many times its objective (2 s after the turn for one of 0.5 s) waits longest."""
 
 
 class DeadlinePolicy:
-    """A playing item with slack below `nearly_dry_ns` is in tier 0, one above `comfortable_ns` (the first-audio
-    objective: longer than any first answer may take) can wait."""
+    """Thresholds come from the parameters: `nearly_dry_s`, `first_audio_s` (comfortable), `pressing_s`, `urgent_share`,
+    `starve_s`, `late_rule`."""
 
-    def __init__(self, nearly_dry_ns: int, comfortable_ns: int) -> None:
-        self._nearly_dry_ns = nearly_dry_ns
-        self._comfortable_ns = max(nearly_dry_ns, comfortable_ns)
+    def __init__(self, params: SchedulerParams, last: bool = False) -> None:
+        self._nearly_dry_ns = params.pressing_ns // 4 if last else params.nearly_dry_ns
+        self._last = last
+        self._comfortable_ns = max(params.nearly_dry_ns, params.first_audio_ns)
+        self._pressing_ns = params.pressing_ns
+        self._share = params.urgent_share
+        self._starve_ns = params.starve_ns
+        self._limit_ns = _HOPELESS * params.first_audio_ns
+        self._late_rule = params.late_rule and not last
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         match item.kind:
@@ -44,28 +55,51 @@ class DeadlinePolicy:
                 return (_DRAFT, item.arrived_ns)
 
     def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        urgent = False
-        for item in items(bands, _PLAYING, high=now + self._nearly_dry_ns):
-            urgent = True
+        press, nearly_dry = now + self._pressing_ns, now + self._nearly_dry_ns
+        comfortable = now + self._comfortable_ns
+        starving, late = now - self._starve_ns, now - self._limit_ns
+        pressed = False
+        yield from items(bands, _FIRST, high=starving)
+        for item in items(bands, _PLAYING, high=nearly_dry, most=room):
+            pressed = pressed or item.latest_ns < press
             yield item
-        pressing = now + self._comfortable_ns
-        awaited = _merged(items(bands, _FINAL), items(bands, _FIRST, low=now))
-        soon = items(bands, _PLAYING, now + self._nearly_dry_ns, pressing)
-        for item in _merged(awaited, soon):
-            urgent = urgent or item.kind is not Kind.PLAYING
-            yield item
-        spare = room // 4 if urgent else room
-        for item in itertools.islice(items(bands, _PLAYING, low=pressing), spare):
+        awaited = items(bands, _FIRST, now if self._late_rule else starving)
+        first = next(awaited, None)
+        if first is not None:
+            pressed = pressed or first.latest_ns < press
+            awaited = itertools.chain((first,), awaited)
+        awaited = _merged(items(bands, _FINAL), awaited)
+        soon = items(bands, _PLAYING, nearly_dry, comfortable, room)
+        yield from itertools.chain(awaited, soon) if self._last else _merged(awaited, soon)
+        if self._late_rule:
+            yield from items(bands, _FIRST, late, now)
+            yield from items(bands, _FIRST, starving, late)
+        behind = sum(map(len, bands.values())) >= room
+        spare = int(room * self._share) if pressed and not behind else room
+        for item in itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare):
             spare -= 1
             yield item
-        yield from items(bands, _FIRST, high=now)
         yield from items(bands, _PARTIAL)
         yield from itertools.islice(items(bands, _DRAFT), spare)
 
 
 def _merged(one: Iterator[WorkItem], other: Iterator[WorkItem]) -> Iterator[WorkItem]:
     """Both by slack, `one` first where it is equal; `heapq.merge` costs three times as much for two."""
-    left, right = next(one, None), next(other, None)
+    left = next(one, None)
+    if left is None:
+        return other
+    right = next(other, None)
+    if right is None:
+        return itertools.chain((left,), one)
+    return _alternating(left, one, right, other)
+
+
+def _alternating(
+    left: WorkItem | None,
+    one: Iterator[WorkItem],
+    right: WorkItem | None,
+    other: Iterator[WorkItem],
+) -> Iterator[WorkItem]:
     while left is not None and right is not None:
         if left.latest_ns <= right.latest_ns:
             yield left

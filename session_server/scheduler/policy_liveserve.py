@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from session_server.media import NS_PER_S
+from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
@@ -25,13 +26,14 @@ class LiveservePolicy:
 
     def __init__(
         self,
-        safe_lead_ns: int,
+        params: SchedulerParams,
         *,
         alpha: float = 1.0,
         beta: float = 1.0,
         barge_in_per_s: float = 0.03,
     ) -> None:
-        self._safe_lead_ns = safe_lead_ns
+        self._safe_lead_ns = params.safe_lead_ns
+        self._share = params.safe_share
         self._alpha = alpha
         self._beta = beta
         self._barge_in_per_s = barge_in_per_s
@@ -62,7 +64,7 @@ class LiveservePolicy:
             urgent += 1
             yield item
         if first_safe is not None:
-            rest = max(1, room // 4) if urgent else room
+            rest = max(1, int(room * self._share)) if urgent else room
             yield from self._by_utility(itertools.chain([first_safe], playing), now, rest)
         yield from items(bands, _PARTIAL)
         yield from items(bands, _DRAFT)

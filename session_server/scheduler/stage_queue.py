@@ -11,12 +11,16 @@ recognitions apart (they are dropped or adopted instead).
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
+from collections.abc import Iterator
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
-from session_server.scheduler.policy import Band, Bands, Doors, Policy
+from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy
 from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
-_AGING = 16
+_AGING = 64
+_CROWD_WEIGHT = 0.05
+_FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
 
 
 def _no_time(_: int) -> int:
@@ -48,13 +52,15 @@ class StageQueue:
         self._chunks = chunks
         self._bands: Bands = {}
         self._doors = Doors()
-        self._places: dict[WorkKey, tuple[int, int, int, WorkItem]] = {}
+        self._places: dict[WorkKey, tuple[list[Entry], Entry]] = {}
         self._asleep: dict[WorkKey, WorkItem] = {}
         self._alarms: list[tuple[int, int, WorkKey]] = []
         self._ages: dict[WorkKey, None] = {}
         self._serial = 0
         self._needing_slots = 0
         self._decisions = 0
+        self.crowd = 0.0
+        """Items that were ready at a decision, as a share of a full batch; a moving average."""
 
     def __len__(self) -> int:
         return len(self._places) + len(self._asleep)
@@ -87,12 +93,12 @@ class StageQueue:
         if key in self._asleep:
             return self._asleep[key]
         place = self._places.get(key)
-        return place[3] if place else None
+        return place[1][2] if place else None
 
     def turn_waits_for_slot(self) -> bool:
         """An answer that somebody awaits has no slot. To be asked when steps are starved: it looks at every item."""
         places = self._places.values()
-        return any(not item.started and item.kind < Kind.PARTIAL for *_, item in places)
+        return any(not e[2].started and e[2].kind < Kind.PARTIAL for _, e in places)
 
     def next_wake(self) -> int | None:
         """When the first sleeping item may run."""
@@ -108,18 +114,19 @@ class StageQueue:
         self.starved = False
         if not self._places:
             return []
+        self.crowd += _CROWD_WEIGHT * (len(self._places) / self.max_batch - self.crowd)
         batch = _Batch(
             self._doors, self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns
         )
         self._decisions += 1
         if self._decisions % _AGING == 0 and self._ages:
-            batch.offer(self._places[next(iter(self._ages))][3], now)
-        for item in self._policy.walk(self._bands, now, self.max_batch):
-            if not batch.offer(item, now) or batch.full:
-                break
+            oldest = self._places[next(iter(self._ages))][1][2]
+            batch.fill(iter((oldest,)), now)
+        batch.fill(self._policy.walk(self._bands, now, self.max_batch), now)
         self.starved = batch.short_of_slots and self._needing_slots > 0
-        for item in batch.items:
-            self.remove(item.key)
+        self._take_out(batch.items)
+        if self._chunks is None:
+            return [Choice(item, item.units) for item in batch.items]
         return [Choice(item, self._units(item, now, making)) for item in batch.items]
 
     def _units(self, item: WorkItem, now: int, making: MakingTime) -> int:
@@ -132,10 +139,11 @@ class StageQueue:
     def _place(self, item: WorkItem) -> None:
         band, order = self._policy.place(item)
         self._serial += 1
-        self._places[item.key] = (band, order, self._serial, item)
-        if band not in self._bands:
-            self._bands[band] = Band(self._doors)
-        self._bands[band].add(order, self._serial, item)
+        entry = (order, self._serial, item)
+        found = self._bands.get(band)
+        if found is None:
+            found = self._bands[band] = Band(self._doors)
+        self._places[item.key] = (found.add(entry), entry)
         self._needing_slots += not item.started
 
     def _withdraw(self, key: WorkKey) -> WorkItem | None:
@@ -145,10 +153,28 @@ class StageQueue:
         place = self._places.pop(key, None)
         if place is None:
             return None
-        band, order, serial, item = place
-        self._bands[band].remove(order, serial, item)
+        lane, entry = place
+        del lane[bisect_left(lane, entry)]
+        item = entry[2]
         self._needing_slots -= not item.started
         return item
+
+    def _take_out(self, batch: list[WorkItem]) -> None:
+        """As `remove` for each; neighbours in a lane leave it together."""
+        lane: list[Entry] = []
+        first = last = 0
+        for item in batch:
+            self._ages.pop(item.key, None)
+            self._needing_slots -= not item.started
+            its_lane, entry = self._places.pop(item.key)
+            if its_lane is lane and last < len(lane) and lane[last] is entry:
+                last += 1
+                continue
+            del lane[first:last]
+            lane = its_lane
+            first = bisect_left(lane, entry)
+            last = first + 1
+        del lane[first:last]
 
     def _wake(self, now: int) -> None:
         while (at := self.next_wake()) is not None and at <= now:
@@ -173,8 +199,7 @@ class _Batch:
     __slots__ = (
         "_answers_begun",
         "_doors",
-        "_drafts_allowed",
-        "_keys",
+        "_dry",
         "_nearly_dry_ns",
         "_prompts",
         "_room",
@@ -187,48 +212,64 @@ class _Batch:
         self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int | None
     ) -> None:
         self.items: list[WorkItem] = []
-        self._keys: set[WorkKey] = set()
         self._doors = doors
         self._room = room
         self._prompts = prompts
         self._slots = slots
         self._nearly_dry_ns = nearly_dry_ns or 0
         self._short_steps = nearly_dry_ns is not None
-        self._drafts_allowed = True
+        self._dry = False
         self._answers_begun = False
         self._close_doors()
-
-    @property
-    def full(self) -> bool:
-        return len(self.items) >= self._room
 
     @property
     def short_of_slots(self) -> bool:
         return self._slots == 0
 
-    def offer(self, item: WorkItem, now: int) -> bool:
-        """Take the item if there is room for it. False: nothing that follows can be taken. A step with a nearly
-        dry listener carries no draft and begins no prompt: it must be short."""
-        if item.kind is Kind.DRAFT and not self._drafts_allowed:
+    def fill(self, walk: Iterator[WorkItem], now: int) -> None:
+        """Take what there is room for, in this order. A step with a nearly dry listener carries no draft and begins
+        no prompt: it must be short."""
+        items, room, short = self.items, self._room, self._short_steps
+        aged = items[0] if items else None
+        if len(items) >= room:
+            return
+        for item in walk:
+            if item is aged:
+                continue
+            kind = item.kind
+            if (item.opening or not item.started) and not self._begin(item, now):
+                continue
+            if short:
+                if kind is _PLAYING:
+                    if not self._dry and item.latest_ns - now < self._nearly_dry_ns:
+                        self._shorten()
+                elif kind is _DRAFT:
+                    if self._dry:
+                        return
+                elif kind <= _FIRST_AUDIO and not item.opening:
+                    self._answers_begun = True
+            items.append(item)
+            if len(items) >= room:
+                return
+
+    def _begin(self, item: WorkItem, now: int) -> bool:
+        """Whether this job may take a slot, or read more of its prompt, in this step."""
+        if not self._doors.open[Doors.lane(item)]:
             return False
-        if item.key in self._keys or not self._doors.open[Doors.lane(item)]:
-            return True
+        if self._dry and item.kind is _DRAFT:
+            return False
         if item.opening and self._may_wait(item, now):
-            return True
-        if item.opening or not item.started:
-            if not item.started and self._slots is not None:
-                self._slots -= 1
-            self._prompts -= item.opening
-            self._close_doors()
-        if self._short_steps and item.is_nearly_dry(now, self._nearly_dry_ns):
-            self._drafts_allowed = False
-            self._prompts = 0
-            self._close_doors()
-        elif item.kind <= Kind.FIRST_AUDIO and not item.opening:
-            self._answers_begun = True
-        self._keys.add(item.key)
-        self.items.append(item)
+            return False
+        if not item.started and self._slots is not None:
+            self._slots -= 1
+        self._prompts -= item.opening
+        self._close_doors()
         return True
+
+    def _shorten(self) -> None:
+        self._dry = True
+        self._prompts = 0
+        self._close_doors()
 
     def _may_wait(self, prompt: WorkItem, now: int) -> bool:
         """Whether the step is better without this prompt: a more urgent answer is in it, and there is time."""

@@ -15,12 +15,14 @@ from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
 
 class Step(Value, frozen=True):
     """The step that a stage could do next. `path_ns`: estimated time through this stage and all below;
-    `below_ns`: speech already made below it; `room_ns`: what the step will at least add to the lead."""
+    `below_ns`: speech already made below it; `room_ns`: what the step will at least add to the lead;
+    `ahead_ns`: how far ahead of the listener it may be made (None: up to the lead cap)."""
 
     key: WorkKey
     path_ns: int
     below_ns: int = 0
     room_ns: int = 0
+    ahead_ns: int | None = None
     units: int = 1
     unit_ns: int = 0
     opening: bool = False
@@ -79,7 +81,8 @@ class ResponseUrgency:
         else:
             dry = playhead.dry_ns
             due = max(dry, now) + step.below_ns - self._params.transport_ns
-            cap = dry + step.below_ns - self._params.lead_cap_ns
+            ahead = self._params.lead_cap_ns if step.ahead_ns is None else step.ahead_ns
+            cap = dry + step.below_ns - ahead
         return self._work(step, kind, due, dry, cap)
 
     def thought(self, step: Step, now: int) -> WorkItem | None:

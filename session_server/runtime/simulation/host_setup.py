@@ -13,7 +13,7 @@ from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
 
 _UNPACED_S = 10_000.0
-_LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.0}
+_LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.5}
 """fcfs runs ahead without end, as today's servers do; liveserve stops at twice its safe lead and more."""
 
 

@@ -78,7 +78,7 @@ def test_liveserve_gives_the_well_buffered_a_quarter_of_a_batch_while_anyone_is_
 
 
 def test_liveserve_under_memory_pressure_finishes_the_big_ones_first():
-    policy = LiveservePolicy(S)
+    policy = LiveservePolicy(SchedulerParams())
     work = [playing("small", 1.5, kv_units=1), playing("big", 1.9, kv_units=1000)]
     assert order(policy, work) == ["small", "big"]
     policy.occupancy = 0.9
@@ -88,36 +88,67 @@ def test_liveserve_under_memory_pressure_finishes_the_big_ones_first():
 def test_deadline_serves_tiers_then_least_slack():
     work = [
         playing("comfortable", 1.5),
-        playing("soon", 0.6),
+        playing("soon", 0.45),
         playing("nearly dry", 0.3),
         playing("dry", -0.1),
         item("first", Kind.FIRST_AUDIO, due=0.5),
         item("urgent first", Kind.FIRST_AUDIO, due=0.1),
-        item("missed", Kind.FIRST_AUDIO, due=-0.2),
+        item("missed", Kind.FIRST_AUDIO, due=-2.8),
+        item("hopeless", Kind.FIRST_AUDIO, due=-3.2),
+        item("starving", Kind.FIRST_AUDIO, due=-30.5),
         item("final", Kind.FINAL, due=-5.0),
         item("partial", Kind.PARTIAL, due=-9.0),
     ]
     assert order(by("deadline"), work) == [
+        "starving",
         "dry",
         "nearly dry",
         "final",
         "urgent first",
-        "first",
         "soon",
-        "comfortable",
+        "first",
         "missed",
+        "hopeless",
+        "comfortable",
         "partial",
     ]
 
 
+def test_without_the_rule_for_late_ones_first_audio_that_missed_its_time_goes_first():
+    work = [item("missed", Kind.FIRST_AUDIO, due=-0.2), item("first", Kind.FIRST_AUDIO, due=0.3)]
+    late_first = make_policy(SchedulerParams(late_rule=False))
+    assert order(late_first, work) == ["missed", "first"]
+    assert order(by("deadline"), work) == ["first", "missed"]
+
+
+def test_speech_that_is_made_is_delivered_by_slack_alone():
+    """At the last stage the work is done already: what is late goes first, there is nothing to be saved by waiting."""
+    work = [
+        item("missed", Kind.FIRST_AUDIO, due=-0.2),
+        item("first", Kind.FIRST_AUDIO, due=0.1),
+        playing("nearly dry", 0.3),
+    ]
+    last = make_policy(SchedulerParams(), last=True)
+    assert order(last, work) == ["missed", "first", "nearly dry"]
+    assert order(by("deadline"), work) == ["nearly dry", "first", "missed"]
+
+
 def test_deadline_keeps_the_step_short_for_those_who_wait():
-    work = [playing(f"full{i}", 1.5 + i / 10) for i in range(8)]
-    work += [item(f"draft{i}", Kind.DRAFT, arrived=i) for i in range(8)]
-    urgent = [item("new", Kind.FIRST_AUDIO)]
-    assert order(by("deadline"), work + urgent, batch=8) == ["new", "full0", "full1"]
-    assert order(by("deadline"), work[8:] + urgent, batch=8) == ["new", "draft0", "draft1"]
-    assert order(by("deadline"), work + urgent, batch=2) == ["new"]
-    assert len(order(by("deadline"), work, batch=16)) == 16
+    full = [playing(f"full{i}", 1.5 + i / 10) for i in range(6)]
+    drafts = [item(f"draft{i}", Kind.DRAFT, arrived=i) for i in range(6)]
+    pressed = [item("new", Kind.FIRST_AUDIO, due=0.15)]
+    in_time = [item("new", Kind.FIRST_AUDIO, due=0.9)]
+    assert order(by("deadline"), full + pressed, batch=8) == ["new", "full0", "full1"]
+    assert order(by("deadline"), drafts + pressed, batch=8) == ["new", "draft0", "draft1"]
+    assert len(order(by("deadline"), full + in_time, batch=8)) == 7
+    assert len(order(by("deadline"), full, batch=8)) == 6
+
+
+def test_a_stage_that_is_behind_fills_its_batches():
+    """With more work than a batch holds, what a step carries counts, not how short it is."""
+    work = [playing(f"full{i}", 1.5 + i / 10) for i in range(7)]
+    pressed = [item("new", Kind.FIRST_AUDIO, due=0.15)]
+    assert len(order(by("deadline"), work + pressed, batch=8)) == 8
 
 
 def test_deadline_moves_an_item_between_tiers_as_time_passes():

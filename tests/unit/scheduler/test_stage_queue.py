@@ -130,14 +130,36 @@ def test_a_prompt_does_not_slow_the_tokens_of_a_more_urgent_answer():
         assert names(stage.choose(0)) == want
 
 
-def test_nobody_starves_behind_a_stream_of_more_urgent_work():
-    stage = queue(1)
-    stage.put(item("missed", -5000, Kind.FIRST_AUDIO), 0)
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_nobody_starves_behind_a_stream_of_more_urgent_work(policy):
+    """Whoever stays ready is served within 64 decisions for each item that was ready before it."""
+    stage = StageQueue(make_policy(SchedulerParams(policy=policy)), 1)
+    patient = {
+        PolicyName.FCFS: WorkItem(("p", "r", 0), Kind.PLAYING, 10**18, 0, 0),
+        PolicyName.LIVESERVE: item("p", 9000, dry_ns=9000 * MS),
+        PolicyName.DEADLINE: item("p", -5000, Kind.FIRST_AUDIO),
+    }[policy]
+    stage.put(item("before", 100, dry_ns=100 * MS), 0)
+    stage.put(patient, 0)
     served = []
-    for i in range(40):
-        stage.put(item(f"s{i}", 100), 0)
+    for i in range(2 * 64):
+        stage.put(item(f"s{i}", 100, dry_ns=100 * MS), 0)
         served += names(stage.choose(0))
-    assert "missed" in served
+    assert "p" in served[-70:]
+    assert served.count("p") == 1
+
+
+def test_first_audio_that_starves_goes_before_everything_in_time():
+    """However many are nearly dry: at the latest `starve_s` after it was due."""
+    stage = StageQueue(make_policy(SchedulerParams(starve_s=3.0)), 2)
+    stage.put(item("waiting", 500, Kind.FIRST_AUDIO), 0)
+    for step in range(200):
+        now = step * 20 * MS
+        for i in range(4):
+            stage.put(item(f"s{step}_{i}", now // MS), now)
+        if "waiting" in names(stage.choose(now)):
+            break
+    assert 500 * MS < now <= 3520 * MS
 
 
 def chunked(**params):
@@ -208,6 +230,19 @@ def test_a_decision_looks_at_few_of_many_items():
         stage.put(item(f"s{i}", i, dry_ns=FOREVER_NS), 0)
     assert len(stage.choose(0)) == 8
     assert looked <= 9
+
+
+def test_the_crowd_is_the_share_of_a_batch_that_waits():
+    stage = queue(4)
+    for step in range(200):
+        for i in range(8):
+            stage.put(item(f"s{i}"), step)
+        stage.choose(step)
+    assert stage.crowd == pytest.approx(2.0, rel=0.01)
+    for step in range(200):
+        stage.put(item("s"), step)
+        stage.choose(step)
+    assert stage.crowd == pytest.approx(0.25 + 1.75 / 200, abs=0.3)
 
 
 def test_alarms_of_items_that_were_put_again_do_not_pile_up():

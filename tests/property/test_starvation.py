@@ -1,0 +1,56 @@
+"""No policy lets anybody starve: whoever stays ready is served within a bound, whatever else arrives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.scheduler.policy import make_policy
+from session_server.scheduler.stage_queue import StageQueue
+from session_server.scheduler.work import Kind, WorkItem
+
+pytestmark = pytest.mark.property
+
+MS = 1_000_000
+EVERY = 64
+"""A decision of so many begins with whoever has been ready longest."""
+REAL = (Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING)
+
+
+def work(name: str, kind: Kind, now: int, due_ms: int) -> WorkItem:
+    at = now + due_ms * MS
+    return WorkItem((name, "r", 0), kind, now, at, at, at, started=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(PolicyName),
+    last=st.booleans(),
+    batch=st.integers(1, 3),
+    kind=st.sampled_from(REAL),
+    due_ms=st.integers(-60_000, 60_000),
+    rivals=st.lists(
+        st.tuples(st.sampled_from(REAL), st.integers(-5_000, 5_000)), min_size=4, max_size=6
+    ),
+)
+def test_whoever_stays_ready_is_served_within_a_bound(policy, last, batch, kind, due_ms, rivals):
+    """The rivals come back after each step with the same urgency, as listeners do who stay nearly dry."""
+    stage = StageQueue(make_policy(SchedulerParams(policy=policy), last), batch)
+    now = 0
+    for i, (other, ms) in enumerate(rivals):
+        stage.put(work(f"r{i}", other, now, ms), now)
+    stage.put(work("patient", kind, now, due_ms), now)
+    for _ in range(EVERY * (len(rivals) + 1)):
+        chosen = stage.choose(now)
+        if any(choice.item.key[0] == "patient" for choice in chosen):
+            return
+        now += 20 * MS
+        for choice in chosen:
+            number = int(choice.item.key[0][1:])
+            stage.put(work(f"r{number}", *_as(rivals[number], now)), now)
+    pytest.fail("never served")
+
+
+def _as(rival: tuple[Kind, int], now: int) -> tuple[Kind, int, int]:
+    return rival[0], now, rival[1]
