@@ -16,7 +16,7 @@ from session_server.scheduler.params import SchedulerParams
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """The listening socket, HTTP and WebSocket."""
+    """The listening socket, HTTP and WebSocket. `web_client`: the page at `/`."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -28,6 +28,7 @@ class ServerConfig:
     outbox_bytes: int = 4 * 1024 * 1024
     outbox_wait_s: float = 10.0
     send_buffer_bytes: int = 64 * 1024
+    web_client: bool = True
 
 
 @dataclass(frozen=True, slots=True)

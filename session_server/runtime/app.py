@@ -1,11 +1,12 @@
 """The HTTP application: which route does what. Owns no state.
 
-Health, readiness, metrics and models here; the realtime routes in `realtime_routes`. `/healthz` says that the
+Health, readiness, metrics and models here; the realtime routes in `realtime_routes`, the page in `web_client`. `/healthz` says that the
 process lives, `/readyz` that it takes sessions (503 with reasons while engines load and while draining).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from session_server.config import Config
 from session_server.runtime.call_routes import CallRoutes
 from session_server.runtime.http_errors import allow_origins, errors_as_json, preflight
 from session_server.runtime.realtime_routes import RealtimeRoutes
+from session_server.runtime.web_client import add_page
+
+_log = logging.getLogger(__name__)
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -83,4 +87,6 @@ def build_app(
     if config.observability.metrics:
         router.add_get("/metrics", pages.metrics)
     router.add_get("/v1/models", pages.models)
+    if config.server.web_client and not add_page(router):
+        _log.warning("web_client: its files are not installed; there is no page at /")
     return app

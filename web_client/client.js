@@ -1,0 +1,193 @@
+// One client: connects, reconnects, and hands events between the connection and the conversation.
+//
+// `phase`: idle, connecting, open, retrying. Invariants: at most one connection at a time; what a connection that is no longer
+// ours says is ignored; after a lost connection the new session is told what was said.
+
+import { Microphone } from './audio/microphone.js';
+import { AGAIN, Conversation } from './model/conversation.js';
+import { EventLog } from './model/event_log.js';
+import { Fault, retryDelay } from './model/faults.js';
+import { sessionOf } from './model/settings.js';
+import { VoiceTrace } from './model/voice_trace.js';
+import { WebRtcConnection } from './transport/webrtc.js';
+import { WebSocketConnection } from './transport/websocket.js';
+
+export class Client {
+  /** `changed()`: something is to be shown anew. `sink`: an audio element. */
+  constructor(changed, sink) {
+    this.changed = changed;
+    this.sink = sink;
+    this.conversation = new Conversation();
+    this.log = new EventLog();
+    this.trace = new VoiceTrace();
+    this.levels = { microphone: 0, voice: 0 };
+    this.microphone = new Microphone((rms) => {
+      this.levels.microphone = rms;
+      this.trace.hear(rms, performance.now());
+    });
+    this.phase = 'idle';
+    this.fault = null;
+    this.connection = null;
+    this.attempt = 0;
+    this.connectMs = null;
+  }
+
+  /** Connect; never throws, see `fault`. */
+  async connect(settings, key) {
+    if (this.phase === 'connecting' || this.phase === 'open') return;
+    clearTimeout(this.timer);
+    const again = this.phase === 'retrying';
+    if (!again) this.attempt = 0;
+    this.options = { settings, key };
+    this.fault = null;
+    this.phase = 'connecting';
+    this.changed();
+    const began = performance.now();
+    try {
+      if (this.microphone.track?.readyState !== 'live') await this.microphone.open(settings);
+      await this.dial(settings, key);
+      this.connectMs = performance.now() - began;
+      this.opened(again);
+    } catch (error) {
+      this.failed(error instanceof Fault ? error : new Fault('internal', `${error.name}: ${error.message}`), again);
+    }
+    this.changed();
+  }
+
+  async dial(settings, key) {
+    const Kind = settings.transport === 'webrtc' ? WebRtcConnection : WebSocketConnection;
+    let mine = null;
+    const ours = (work) => (...values) => {
+      if (this.connection !== mine) return;
+      work(...values);
+      this.changed();
+    };
+    mine = new Kind({
+      onEvent: ours((event) => this.take(event)),
+      onSent: ours((event) => this.log.add('out', event, performance.now())),
+      onClosed: ours((fault) => this.closed(fault)),
+      onHeard: ours((responseId, at) => this.conversation.heard(responseId, at)),
+      onGap: ours((_, ms) => this.conversation.gap(ms, performance.now())),
+      onVoice: ours((rms) => void (this.levels.voice = rms)),
+      partOf: (responseId) => this.conversation.partOf(responseId),
+    }, this.microphone, this.sink);
+    this.connection = mine;
+    this.conversation.inputStart = await mine.open({ key, session: sessionOf(settings) });
+    if (this.connection !== mine) throw new Fault('internal', 'connecting was given up');
+  }
+
+  opened(again) {
+    this.phase = 'open';
+    this.attempt = 0;
+    const now = performance.now();
+    const { settings } = this.options;
+    if (settings.transport === 'websocket') this.send({ type: 'session.update', session: sessionOf(settings) });
+    this.conversation.timeline.mark('connection', now, again ? 'connected again' : 'connected');
+    if (again) this.retell();
+  }
+
+  /** Tell a new session what was said in the one that was lost. */
+  retell() {
+    this.conversation.captions.history().forEach((item, k) => {
+      this.send({ type: 'conversation.item.create', item: { id: `${AGAIN}${k}`, ...item } });
+    });
+    const line = this.conversation.captions.line(`${AGAIN}note_${performance.now()}`, 'system');
+    line.note = 'connected again; the agent was told what was said so far';
+  }
+
+  take(event) {
+    const now = performance.now();
+    this.log.add('in', event, now);
+    for (const answer of this.conversation.handle(event, now, this.trace.lastVoiced)) this.send(answer);
+  }
+
+  send(event) {
+    this.connection?.send(event);
+  }
+
+  closed(fault) {
+    const { expired } = this.conversation;
+    const now = performance.now();
+    this.conversation.ended(now);
+    this.connection = null;
+    this.levels.voice = 0;
+    if (this.phase === 'connecting') return; // `open` throws, and that says it better
+    this.conversation.timeline.mark('connection', now, fault === null ? 'hung up' : 'connection lost');
+    if (fault === null) this.rest(null);
+    else if (expired) this.rest(new Fault('expired'));
+    else this.failed(fault, true);
+  }
+
+  failed(fault, again) {
+    this.connection?.close();
+    this.connection = null;
+    this.conversation.ended(performance.now());
+    const worthwhile = fault.retry || (again && ['unreachable', 'not_ready', 'full'].includes(fault.kind));
+    const delay = again && worthwhile ? retryDelay(this.attempt++) : null;
+    if (delay === null) {
+      this.rest(again && worthwhile ? new Fault('gone', fault.detail) : fault);
+      return;
+    }
+    this.phase = 'retrying';
+    this.fault = new Fault('lost', fault.detail);
+    this.timer = setTimeout(() => this.connect(this.options.settings, this.options.key), delay);
+  }
+
+  rest(fault) {
+    clearTimeout(this.timer);
+    this.phase = 'idle';
+    this.fault = fault;
+    this.levels.microphone = 0;
+    this.microphone.close();
+  }
+
+  async hangUp() {
+    const connection = this.connection;
+    this.connection = null;
+    await connection?.close();
+    this.conversation.ended(performance.now());
+    this.conversation.timeline.mark('connection', performance.now(), 'hung up');
+    this.levels.voice = 0;
+    this.rest(null);
+    this.changed();
+  }
+
+  // -- what the user does
+
+  /** New settings; those of the microphone and of the session hold at once, the transport from the next connection on. */
+  async apply(settings, name) {
+    if (this.options !== undefined) this.options.settings = settings;
+    if (this.phase !== 'open') return;
+    if (name === 'microphone' || name === 'echoCancellation') {
+      try {
+        await this.microphone.open(settings);
+        await this.connection?.changeMicrophone();
+      } catch (error) {
+        this.fault = error instanceof Fault ? error : new Fault('internal', error.message);
+      }
+      this.changed();
+    } else if (name !== 'transport' && name !== 'key') {
+      const session = sessionOf(settings, name !== 'voice');
+      if (settings.instructions.trim() === '' && name === 'instructions') session.instructions = null;
+      this.send({ type: 'session.update', session });
+    }
+  }
+
+  say(text) {
+    this.conversation.turns.typed(performance.now());
+    this.send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content: [{ type: 'input_text', text }] } });
+    if (this.conversation.active.size === 0) this.send({ type: 'response.create' });
+  }
+
+  /** End the turn by hand. */
+  answerNow() {
+    this.send({ type: 'input_audio_buffer.commit' });
+    this.conversation.turns.ended(performance.now(), this.trace.lastVoiced);
+    this.send({ type: 'response.create' });
+  }
+
+  stop() {
+    if (this.conversation.active.size > 0) this.send({ type: 'response.cancel' });
+    if (this.conversation.playing !== null) this.send({ type: 'output_audio_buffer.clear' });
+  }
+}

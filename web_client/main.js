@@ -1,0 +1,120 @@
+// The page: elements, buttons and keys. What it shows is in `client`; views redraw once a frame.
+
+import { microphones } from './audio/microphone.js';
+import { Client } from './client.js';
+import { Fault } from './model/faults.js';
+import { meterLevel } from './model/pcm.js';
+import { CameraView } from './view/camera_view.js';
+import { CaptionsView } from './view/captions_view.js';
+import { eachFrame, find } from './view/dom.js';
+import { LatencyView } from './view/latency_view.js';
+import { LogView } from './view/log_view.js';
+import { SettingsView } from './view/settings_view.js';
+import { TimelineView } from './view/timeline_view.js';
+
+const STATES = {
+  idle: 'Not connected', connecting: 'Connecting…', retrying: 'Connection lost: connecting again…',
+  listening: 'Listening', hearing: 'Hearing you', thinking: 'Thinking', speaking: 'Speaking', held: 'Paused: was that you?',
+};
+
+const redraw = eachFrame(() => draw());
+const client = new Client(() => redraw(), find('#sink'));
+const { conversation } = client;
+const settings = new SettingsView(find('#settings'), (values, name) => {
+  client.apply(values, name);
+  redraw();
+});
+const captions = new CaptionsView(find('#captions'), find('#announcer'));
+const latency = new LatencyView(find('#latency'), find('#latency-summary'));
+const timeline = new TimelineView(find('#timeline'), find('#readout'), conversation.timeline, {
+  pause: find('#timeline-pause'), zoomIn: find('#zoom-in'), zoomOut: find('#zoom-out'),
+});
+const log = new LogView({
+  list: find('#log'), filter: find('#log-filter'), count: find('#log-count'), pause: find('#log-pause'),
+  exportButton: find('#log-export'), clear: find('#log-clear'),
+}, client.log);
+new CameraView(find('#preview'), find('#camera'), find('#camera-note'));
+
+// -- drawing
+
+function draw() {
+  const { phase, fault } = client;
+  const open = phase === 'open';
+  const state = open ? conversation.state : phase;
+  const shown = find('#state');
+  if (shown.dataset.state !== state) {
+    shown.dataset.state = state;
+    shown.textContent = STATES[state];
+  }
+  showFault(fault ?? (conversation.notice !== '' && open ? { message: 'The server says:', advice: conversation.notice, detail: '' } : null));
+  find('#connect').textContent = phase === 'idle' ? 'Connect' : open ? 'Hang up' : 'Give up';
+  find('#mute').disabled = !open;
+  find('#stop').disabled = !open || !['speaking', 'thinking', 'held'].includes(state);
+  find('#answer').hidden = settings.settings.detection !== 'manual';
+  find('#answer').disabled = !open;
+  for (const element of find('#typed').elements) element.disabled = !open;
+  find('#hint').hidden = conversation.captions.lines.length > 0;
+  captions.draw(conversation.captions);
+  latency.draw(conversation.turns);
+}
+
+function showFault(fault) {
+  find('#fault').hidden = fault === null;
+  if (fault === null || find('#fault-title').textContent + find('#fault-advice').textContent === fault.message + fault.advice) return;
+  find('#fault-title').textContent = fault.message;
+  find('#fault-advice').textContent = fault.advice;
+  find('#fault-detail').textContent = fault.detail;
+  find('#fault-more').hidden = fault.detail === '';
+}
+
+/** What moves by itself: meters, timeline, log. */
+function animate() {
+  find('#microphone-level').value = meterLevel(client.levels.microphone);
+  find('#voice-level').value = meterLevel(client.levels.voice);
+  timeline.draw(client.phase !== 'idle');
+  log.draw();
+  requestAnimationFrame(animate);
+}
+
+// -- what the user does
+
+async function toggle() {
+  if (client.phase === 'idle') {
+    conversation.notice = '';
+    await client.connect(settings.settings, settings.accessKey);
+    settings.microphones(await microphones());
+  } else {
+    await client.hangUp();
+  }
+}
+
+function toggleMute() {
+  const on = !client.microphone.muted;
+  client.microphone.mute(on);
+  find('#mute').setAttribute('aria-pressed', String(on));
+  find('#mute').textContent = on ? 'Microphone is muted' : 'Mute microphone';
+}
+
+find('#connect').addEventListener('click', toggle);
+find('#mute').addEventListener('click', toggleMute);
+find('#stop').addEventListener('click', () => client.stop());
+find('#answer').addEventListener('click', () => client.answerNow());
+find('#typed').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const field = find('#typed-text');
+  if (field.value.trim() !== '') client.say(field.value.trim());
+  field.value = '';
+});
+addEventListener('keydown', (event) => {
+  if (event.key === 'Escape') client.stop();
+  if (event.altKey && event.code === 'KeyM' && client.phase === 'open') {
+    event.preventDefault();
+    toggleMute();
+  }
+});
+addEventListener('pagehide', () => client.hangUp());
+navigator.mediaDevices?.addEventListener('devicechange', async () => settings.microphones(await microphones()));
+
+if (!window.isSecureContext) client.fault = new Fault('insecure', location.origin);
+draw();
+animate();

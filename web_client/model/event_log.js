@@ -1,0 +1,57 @@
+// Every event that went over the wire, newest last, bounded in number and in size. Audio is not kept, only its length;
+// keys are not kept at all. Pure; milliseconds.
+
+const MAX_EVENTS = 3000;
+const LONG = 400;
+const HIDDEN = new Set(['value', 'client_secret', 'resume_token']);
+
+export class EventLog {
+  constructor(limit = MAX_EVENTS) {
+    this.limit = limit;
+    this.entries = [];
+    this.count = 0;
+    this.version = 0;
+  }
+
+  /** `direction`: `in` (from the server) or `out`. */
+  add(direction, event, at) {
+    this.entries.push({ number: ++this.count, direction, at, type: String(event.type), event: shorten(event) });
+    if (this.entries.length > this.limit * 1.1) this.entries = this.entries.slice(-this.limit);
+    this.version++;
+  }
+
+  clear() {
+    this.entries = [];
+    this.version++;
+  }
+
+  /** The newest `limit` entries whose type, direction or content hold every word of `filter`; `-word` excludes. */
+  matching(filter, limit = 300) {
+    const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== '' && word !== '-');
+    if (words.length === 0) return this.entries.slice(-limit);
+    const found = [];
+    for (let k = this.entries.length - 1; k >= 0 && found.length < limit; k--) {
+      const text = `${this.entries[k].direction} ${JSON.stringify(this.entries[k].event)}`.toLowerCase();
+      const fits = words.every((word) => (word.startsWith('-') ? !text.includes(word.slice(1)) : text.includes(word)));
+      if (fits) found.push(this.entries[k]);
+    }
+    return found.reverse();
+  }
+
+  /** One JSON object a line. */
+  exported() {
+    return this.entries.map(({ at, direction, event }) => JSON.stringify({ at_ms: Math.round(at), direction, event })).join('\n');
+  }
+}
+
+/** A copy that is small: audio as its length, long texts cut. */
+export function shorten(value, key = '') {
+  if (HIDDEN.has(key)) return '(hidden)';
+  if (typeof value === 'string') {
+    if (key === 'audio' || (key === 'delta' && value.length > 200) || key === 'image') return `(${value.length} characters)`;
+    return value.length > LONG ? `${value.slice(0, LONG)}… (${value.length} characters)` : value;
+  }
+  if (Array.isArray(value)) return value.slice(0, 50).map((entry) => shorten(entry));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([name, entry]) => [name, shorten(entry, name)]));
+}

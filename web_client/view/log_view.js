@@ -1,0 +1,48 @@
+// The list of raw events: filter, look into one, export.
+
+import { make } from './dom.js';
+
+const SHOWN = 200;
+
+export class LogView {
+  constructor({ list, filter, count, pause, exportButton, clear }, log) {
+    this.list = list;
+    this.filter = filter;
+    this.count = count;
+    this.pause = pause;
+    this.log = log;
+    this.key = '';
+    exportButton.addEventListener('click', () => this.download());
+    clear.addEventListener('click', () => log.clear());
+    this.visible = () => list.offsetParent !== null;
+  }
+
+  draw() {
+    const key = `${this.log.version}|${this.filter.value}`;
+    if (!this.visible() || this.pause.checked || key === this.key) return;
+    this.key = key;
+    const found = this.log.matching(this.filter.value, SHOWN);
+    this.count.textContent = `${found.length} shown, ${this.log.entries.length} kept`;
+    const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 40;
+    this.list.replaceChildren(...found.map(entry));
+    if (atEnd) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  download() {
+    const url = URL.createObjectURL(new Blob([this.log.exported()], { type: 'application/x-ndjson' }));
+    const name = `session-${new Date().toISOString().replace(/[:.]/g, '-')}.jsonl`;
+    make('a', { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  }
+}
+
+function entry({ direction, at, type, event }) {
+  const details = make('details', {}, make('summary', {},
+    make('span', { className: 'time' }, (at / 1000).toFixed(3)),
+    make('span', { className: `arrow ${direction}`, title: direction === 'in' ? 'from the server' : 'to the server' }, direction === 'in' ? '↓' : '↑'),
+    ` ${type}`));
+  details.addEventListener('toggle', () => {
+    if (details.open && details.children.length === 1) details.append(make('pre', {}, JSON.stringify(event, null, 2)));
+  });
+  return make('li', { className: type === 'error' ? 'error' : '' }, details);
+}
