@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from loadgen.simulation import NetworkModel, SimulationSpec, Workload, check
+from loadgen.simulation import NetworkModel, SimulationSpec, Workload, check, find_profile
 from loadgen.workloads import Scenario, find_workload
 from session_server.config.shape import convert, hints
 from session_server.errors import ConfigError
@@ -104,6 +104,12 @@ def spec_of(setting: Setting, one: Candidate, sessions: int, seed: int) -> Simul
         raise ConfigError(str(fault)) from fault
     check(spec)
     return spec
+
+
+def check_turns(spec: SimulationSpec) -> None:
+    """Raises ConfigError for a profile without turns, of which there is no service level."""
+    if find_profile(spec.profile).kind == "duplex":
+        raise ConfigError(f"profile {spec.profile} is a lockstep model without turns: use simulate")
 
 
 def _apply(

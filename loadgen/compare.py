@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from loadgen.candidates import Candidate, Setting, spec_of
+from loadgen.candidates import Candidate, Setting, check_turns, spec_of
 from loadgen.points import Laboratory
 from loadgen.simulation import SimulationSpec
 from loadgen.sweep import SCHEMA, Range, report, summary, sweep
@@ -41,7 +41,7 @@ class Plan:
         """Raises ConfigError before anything is run."""
         for profile, workload in self.places():
             for one in self.candidates:
-                self.spec(profile, workload, one)
+                check_turns(self.spec(profile, workload, one))
 
     def spec(self, profile: str, workload: str, one: Candidate) -> SimulationSpec:
         setting = replace(self.setting, profile=profile, workload=workload)

@@ -7,7 +7,7 @@ import argparse
 from rich.console import Console
 
 from loadgen import report as reports
-from loadgen.candidates import candidate, spec_of
+from loadgen.candidates import candidate, check_turns, spec_of
 from loadgen.cli.laboratory import (
     SearchProgress,
     check_folders,
@@ -26,6 +26,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     one = candidate(options.policy, options.chunking)
     wanted, seeds = range_of(options), seeds_of(options)
     spec = spec_of(setting, one, max(wanted.start, options.replicas), options.seed)
+    check_turns(spec)
     with SearchProgress(console, one.name) as progress:
         laboratory = Laboratory(options.jobs, progress.done)
         try:

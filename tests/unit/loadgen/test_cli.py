@@ -72,6 +72,8 @@ def test_a_wrong_option_is_exit_code_2(arguments: list[str], capsys: pytest.Capt
         (["simulate", "--report", "/nowhere/r.json"], "--report /nowhere/r.json: no such folder"),
         (["simulate", "--slo", "/nowhere/s.yaml"], "SLO file /nowhere/s.yaml"),
         (["sweep", "--plot", "/nowhere/p.png"], "--plot /nowhere/p.png: no such folder"),
+        (["sweep", "--profile", "moshi-duplex"], "moshi-duplex is a lockstep model without turns"),
+        (["compare", "--profiles", "moshi-duplex"], "moshi-duplex is a lockstep model"),
         (["sweep", "--start", "9", "--most", "8"], "--start is beyond --most"),
         (["compare", "--base", "edf/stock"], "--base edf/stock: no such candidate; there are fcfs"),
         (["compare", "--variant", "a:fcfs", "--variant", "a:fcfs"], "candidate a is there twice"),
@@ -99,6 +101,11 @@ def test_simulate_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "turn end -> audible p90" in shown
     assert "CPU of this run" in shown
     assert "cpu" not in json.dumps(report).lower().replace("cpu-default", "")
+
+
+def test_a_lockstep_profile_counts_its_frames(capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", "--profile", "moshi-duplex", "--sessions", "40", *SHORT]) == 0
+    assert "frames not answered in time" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("pressed_s", "stopped_s"), [(10, 10.0), (5, None)])
