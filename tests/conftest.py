@@ -12,7 +12,10 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+HANG_S = 300
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
@@ -42,6 +45,13 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     from tests.patient_loop import PatientLoop
 
     return {"patient": PatientLoop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A limit is there to end what hangs: under load a test takes ten times as long as alone."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(HANG_S))
 
 
 def pytest_configure() -> None:
