@@ -135,23 +135,25 @@ class Headroom:
     tenth away, once in `_REST_NS`: sessions last for minutes, so what is taken away has to be waited for.
     """
 
-    _FIRST = 0.75
+    _FIRST = 0.65
     _LEAST, _MOST = 0.4, 1.0
     _MORE = 0.01
-    """For as many answers as are under way at a time."""
+    """For as many answers as are under way at a time; twice that until the first one came late."""
     _LESS = 0.9
     _REST_NS = 5 * NS_PER_S
 
     def __init__(self) -> None:
         self.share = self._FIRST
         self._rest_until_ns = 0
+        self._more = 2 * self._MORE
 
     def answered(self, in_time: bool, refusing: bool, responses: int, now: int) -> None:
         """One of so many answers ended; `refusing`: sessions were turned away lately, so more room would be used."""
         if in_time and refusing and now >= self._rest_until_ns:
-            self.share = min(self._MOST, self.share + self._MORE / max(1, responses))
+            self.share = min(self._MOST, self.share + self._more / max(1, responses))
         elif not in_time and now >= self._rest_until_ns:
             self.share = max(self._LEAST, self.share * self._LESS)
+            self._more = self._MORE
             self._rest_until_ns = now + self._REST_NS
 
 

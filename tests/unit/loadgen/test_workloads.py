@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 PROMISED = {
     "mixed", "interactive", "long-answer", "bursty-poisson", "bursty-gamma", "ramp", "closed-steady",
-    "closed-eager", "noisy", "lifelike", "drops",
+    "closed-eager", "noisy", "lifelike", "drops", "multi-turn",
 }  # fmt: skip
 
 
