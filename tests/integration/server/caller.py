@@ -26,8 +26,8 @@ Event = dict[str, Any]
 
 RATE = 24_000
 FRAME_MS = 20
-PATIENCE_S = 8.0
-"""How long anything may take that has to happen."""
+PATIENCE_S = 60.0
+"""How long anything may take that has to happen: no bar, a limit for what hangs."""
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ class Caller:
             ends = [event["response"] for event in self.of("response.done")]
             return [response for response in ends if response["id"] == response_id]
 
-        await self.until(lambda: bool(found()), 15)
+        await self.until(lambda: bool(found()))
         return found()[0]
 
     async def closed(self, within_s: float = PATIENCE_S) -> tuple[int, str]:

@@ -18,6 +18,7 @@ import pytest
 from session_server.config import load
 from session_server.observability.catalogue import PREFIX
 from session_server.runtime.server import Server
+from tests.integration.server.caller import PATIENCE_S
 from tests.patient_loop import LoopClock
 
 OpenServer = Callable[..., AbstractAsyncContextManager[Server]]
@@ -78,7 +79,7 @@ def should_be_zero(server: Server) -> list[str]:
 async def until_intact(server: Server) -> None:
     """Steps under way may end; then the host holds nothing."""
     loop = asyncio.get_running_loop()
-    until_s = loop.time() + 5
+    until_s = loop.time() + PATIENCE_S
     while True:
         try:
             server.host.check_integrity()
@@ -90,7 +91,7 @@ async def until_intact(server: Server) -> None:
             return
 
 
-async def until(condition: Callable[[], bool], within_s: float = 8.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
     """Wait for something inside the server that tells nobody."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110

@@ -14,7 +14,13 @@ from websockets.exceptions import InvalidStatus
 from engines.sim.wave import verify
 from session_server.runtime.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
-from tests.integration.server.caller import Caller, Event, calling, longest_overtaking_s
+from tests.integration.server.caller import (
+    PATIENCE_S,
+    Caller,
+    Event,
+    calling,
+    longest_overtaking_s,
+)
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 
@@ -254,7 +260,7 @@ async def assert_cut_off(caller: Caller, name: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_second_signal_does_not_wait_for_answers(serve: OpenServer):
-    async with serve() as server, calling(server.address.ws) as caller:
+    async with serve(drain__answer_s=300) as server, calling(server.address.ws) as caller:
         name = await caller.ask("something long")
         await caller.hear(name, 0.1)
         server.drain.request()
@@ -262,7 +268,7 @@ async def test_a_second_signal_does_not_wait_for_answers(serve: OpenServer):
         await asyncio.sleep(0.05)
         assert not going.done()
         server.drain.request()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE_S):
             await going
         await server.stop()
         assert (await caller.closed())[0] == 1001

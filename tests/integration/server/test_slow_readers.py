@@ -79,7 +79,7 @@ async def resume(client: ClientConnection) -> Caller:
     """Read again, to the end."""
     caller = Caller(client)
     reader = asyncio.ensure_future(caller.read())
-    await caller.closed(15)
+    await caller.closed()
     await reader
     return caller
 
@@ -101,7 +101,7 @@ async def test_a_client_that_never_reads_is_closed_with_1013_within_the_high_wat
         await until(lambda: outbox.closing is not None, within_s=3)
         assert outbox.closing == (1013, "the client reads too slowly")
         assert outbox.queued_bytes < 100_000, "what it will never read was not given up"
-        await until(lambda: len(server.registry) == 1, within_s=3)
+        await until(lambda: len(server.registry) == 1)
         with suppress(ConnectionClosed):
             while True:
                 await client.recv()
