@@ -133,6 +133,8 @@ class Call:
             _log.error("%s: the connection does not close", self.call_id)
         elif closing.exception() is not None:
             _log.error("%s: closing failed", self.call_id, exc_info=closing.exception())
+        if self.outbox.track is not None:
+            self.outbox.track.release()
 
     def _end(self, why: Ending) -> None:
         if self.ending is None:

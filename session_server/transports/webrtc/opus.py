@@ -25,7 +25,7 @@ class FrameEncoder(Protocol):
 
 
 class OpusEncoder:
-    """A `FrameEncoder` on libopus, as PyAV brings it."""
+    """A `FrameEncoder` on libopus, as PyAV brings it: it holds two threads until it is freed."""
 
     def __init__(self) -> None:
         codec = av.CodecContext.create("libopus", "w")

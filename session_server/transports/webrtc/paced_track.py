@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import av
 from aiortc import MediaStreamTrack, RTCRtpSender
+from aiortc.mediastreams import MediaStreamError
 from av.stream import Stream
 
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
@@ -41,7 +42,7 @@ class PacedTrack(MediaStreamTrack):
     ) -> None:
         super().__init__()
         self._playout = playout
-        self._encoder = encoder
+        self._encoder: FrameEncoder | None = encoder
         self._left = left
         self._start: float | None = None
         self._last_pts: int | None = None
@@ -67,6 +68,10 @@ class PacedTrack(MediaStreamTrack):
         frames, into = divmod(away, RTP_STEP)
         return newest + frames, into
 
+    def release(self) -> None:
+        """The connection is closed: free the encoder now, not when the garbage is collected."""
+        self._encoder = None
+
     async def recv(self) -> av.Packet[Stream]:
         """The next packet, when it is due."""
         loop = asyncio.get_running_loop()
@@ -74,6 +79,8 @@ class PacedTrack(MediaStreamTrack):
             self._start = loop.time() - self._playout.next_index * FRAME_S
         self._learn_origin()
         await self._wait_until_due(loop, self._start)
+        if self._encoder is None:
+            raise MediaStreamError
         frame = self._playout.take()
         packet: av.Packet[Stream] = av.Packet(self._encoder.encode(frame.pcm))
         packet.pts = self._last_pts = frame.index * RTP_STEP

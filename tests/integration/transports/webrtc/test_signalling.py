@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import aiohttp
 import pytest
+from aiortc import VideoStreamTrack
 
 from session_server.runtime.server import Server
 from tests.integration.server.caller import calling as calling_by_websocket
@@ -15,6 +17,7 @@ from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
     calling,
     form,
+    offer_of,
     offering,
     post_offer,
 )
@@ -157,6 +160,20 @@ async def test_browsers_of_other_origins_may_call(serve: OpenServer):
         assert headers["Location"].startswith("/v1/realtime/calls/rtc_")
         assert "Location" in headers["Access-Control-Expose-Headers"]
         assert sdp.startswith("v=0")
+        assert server.calls is not None
+        await server.calls.close()
+
+
+@pytest.mark.asyncio
+async def test_a_camera_is_answered_but_not_taken(serve: OpenServer):
+    async with serve(**ONLY_LOOPBACK) as server, offering() as (peer, _):
+        peer.addTrack(VideoStreamTrack())
+        status, _, sdp = await post_offer(server, await offer_of(peer))
+        assert status == 201
+        sections = sdp.split("\r\nm=")[1:]
+        directions = {s.split(" ")[0]: re.search(r"a=(sendrecv|inactive)", s) for s in sections}
+        assert directions["audio"][1] == "sendrecv"
+        assert directions["video"][1] == "inactive"
         assert server.calls is not None
         await server.calls.close()
 
