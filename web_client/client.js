@@ -43,15 +43,23 @@ export class Client {
     this.phase = 'connecting';
     this.changed();
     const began = performance.now();
+    const ticket = (this.ticket = {});
     try {
-      if (this.microphone.track?.readyState !== 'live') await this.microphone.open(settings);
-      await this.dial(settings, key);
+      const connection = await this.dial(settings, key);
+      if (this.ticket !== ticket) return await this.abandon(connection);
       this.connectMs = performance.now() - began;
       this.opened(again);
     } catch (error) {
+      if (this.ticket !== ticket) return await this.abandon(null);
       this.failed(error instanceof Fault ? error : new Fault('internal', `${error.name}: ${error.message}`), again);
     }
-    this.changed();
+    return this.changed();
+  }
+
+  /** The user gave up while this was being connected. */
+  async abandon(connection) {
+    await connection?.close();
+    if (this.phase === 'idle') await this.microphone.close();
   }
 
   async dial(settings, key) {
@@ -72,8 +80,10 @@ export class Client {
       partOf: (responseId) => this.conversation.partOf(responseId),
     }, this.microphone, this.sink);
     this.connection = mine;
+    const live = this.microphone.track?.readyState === 'live';
+    await Promise.all([live ? null : this.microphone.open(settings), mine.prepare()]);
     this.conversation.inputStart = await mine.open({ key, session: sessionOf(settings) });
-    if (this.connection !== mine) throw new Fault('internal', 'connecting was given up');
+    return mine;
   }
 
   opened(again) {
@@ -142,8 +152,8 @@ export class Client {
   }
 
   async hangUp() {
-    const connection = this.connection;
-    this.connection = null;
+    const { connection } = this;
+    this.connection = this.ticket = null;
     await connection?.close();
     this.conversation.ended(performance.now());
     this.conversation.timeline.mark('connection', performance.now(), 'hung up');
@@ -173,10 +183,12 @@ export class Client {
     }
   }
 
+  /** Type instead of talking. It takes the place of an answer that still runs. */
   say(text) {
+    this.stop();
     this.conversation.turns.typed(performance.now());
     this.send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content: [{ type: 'input_text', text }] } });
-    if (this.conversation.active.size === 0) this.send({ type: 'response.create' });
+    this.send({ type: 'response.create' });
   }
 
   /** End the turn by hand. */

@@ -17,8 +17,11 @@ const STATES = {
   listening: 'Listening', hearing: 'Hearing you', thinking: 'Thinking', speaking: 'Speaking', held: 'Paused: was that you?',
 };
 
+const ANIMATE_MS = 40;
+let animatedAt = -Infinity;
+
 const redraw = eachFrame(() => draw());
-const client = new Client(() => redraw(), find('#sink'));
+export const client = new Client(() => redraw(), find('#sink'));
 const { conversation } = client;
 const settings = new SettingsView(find('#settings'), (values, name) => {
   client.apply(values, name);
@@ -67,13 +70,15 @@ function showFault(fault) {
   find('#fault-more').hidden = fault.detail === '';
 }
 
-/** What moves by itself: meters, timeline, log. */
-function animate() {
+/** What moves by itself: meters, timeline, log. 25 times a second is smooth enough and leaves the processor to the sound. */
+function animate(now = 0) {
+  requestAnimationFrame(animate);
+  if (now - animatedAt < ANIMATE_MS) return;
+  animatedAt = now;
   find('#microphone-level').value = meterLevel(client.levels.microphone);
   find('#voice-level').value = meterLevel(client.levels.voice);
   timeline.draw(client.phase !== 'idle');
   log.draw();
-  requestAnimationFrame(animate);
 }
 
 // -- what the user does

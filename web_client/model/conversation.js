@@ -8,6 +8,7 @@ import { Timeline } from './timeline.js';
 import { Turns, breakdown } from './turns.js';
 
 const JUST_NOW_MS = 400;
+const HARMLESS = new Set(['response_cancel_not_active', 'conversation_already_has_active_response', 'item_retrieve_invalid_item_id']);
 
 export const AGAIN = 'again_'; // ids of items that tell a new session what was said before: their lines are there already
 
@@ -150,6 +151,7 @@ const HANDLERS = {
   },
   'response.created': (c, e, now) => {
     c.active.add(e.response.id);
+    c.notice = '';
     c.turns.answered(e.response.id);
     if (c.playing === null) think(c, now);
   },
@@ -202,6 +204,7 @@ const HANDLERS = {
   },
   error: (c, e, now) => {
     if (e.error.code === 'session_expired') c.expired = true;
+    if (HARMLESS.has(e.error.code)) return;
     c.notice = e.error.message;
     c.timeline.mark('error', now, e.error.message);
   },

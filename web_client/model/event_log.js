@@ -3,25 +3,40 @@
 
 const MAX_EVENTS = 3000;
 const LONG = 400;
+const JOIN_MS = 1000;
+const FREQUENT = new Set(['input_audio_buffer.append', 'response.output_audio.delta']); // one entry a second
 const HIDDEN = new Set(['value', 'client_secret', 'resume_token']);
 
 export class EventLog {
   constructor(limit = MAX_EVENTS) {
     this.limit = limit;
     this.entries = [];
+    this.frequent = new Map(); // type -> its newest entry
     this.count = 0;
     this.version = 0;
   }
 
   /** `direction`: `in` (from the server) or `out`. */
   add(direction, event, at) {
-    this.entries.push({ number: ++this.count, direction, at, type: String(event.type), event: shorten(event) });
+    if (FREQUENT.has(event.type) && this.joined(event, at)) return;
+    const entry = { number: ++this.count, direction, at, type: String(event.type), event: shorten(event), times: 1 };
+    if (FREQUENT.has(event.type)) this.frequent.set(event.type, entry);
+    this.entries.push(entry);
     if (this.entries.length > this.limit * 1.1) this.entries = this.entries.slice(-this.limit);
     this.version++;
   }
 
+  /** Whether it went into the entry of the last second. */
+  joined(event, at) {
+    const entry = this.frequent.get(event.type);
+    if (entry === undefined || at - entry.at >= JOIN_MS) return false;
+    entry.times++;
+    return true;
+  }
+
   clear() {
     this.entries = [];
+    this.frequent.clear();
     this.version++;
   }
 
@@ -40,7 +55,7 @@ export class EventLog {
 
   /** One JSON object a line. */
   exported() {
-    return this.entries.map(({ at, direction, event }) => JSON.stringify({ at_ms: Math.round(at), direction, event })).join('\n');
+    return this.entries.map(({ at, direction, event, times }) => JSON.stringify({ at_ms: Math.round(at), direction, event, times })).join('\n');
   }
 }
 

@@ -28,9 +28,16 @@ export class WebRtcConnection {
     this.over = false;
   }
 
-  async open({ key, session }) {
+  /** What takes time and needs no microphone. */
+  async prepare() {
     if (typeof RTCPeerConnection === 'undefined') throw new Fault('unsupported', 'WebRTC');
     this.context = await runningContext(['meter_worklet.js']);
+    if (this.over) await this.context.close();
+  }
+
+  /** Returns when the first sample of the microphone counts, by the page's clock. */
+  async open({ key, session }) {
+    if (this.over) throw new Fault('lost');
     this.peer = new RTCPeerConnection({ iceServers: [] });
     this.channel = this.peer.createDataChannel('oai-events');
     this.channel.onmessage = ({ data }) => this.take(JSON.parse(data));
@@ -66,8 +73,8 @@ export class WebRtcConnection {
     const text = await response.text();
     if (!response.ok) throw httpFault(response.status, text);
     await this.peer.setRemoteDescription({ type: 'answer', sdp: text });
-    const open = await this.until(() => this.channel.readyState === 'open', 'open', this.channel, CONNECT_MS);
-    if (!open) throw new Fault('no_media', `ICE is ${this.peer.iceConnectionState}`);
+    const open = await this.until(() => this.over || this.channel.readyState === 'open', 'open', this.channel, CONNECT_MS);
+    if (!open || this.over) throw new Fault('no_media', `ICE is ${this.peer.iceConnectionState}`);
   }
 
   /** Wait for a condition that an event announces; false: it took too long. */
@@ -101,7 +108,7 @@ export class WebRtcConnection {
 
   take(event) {
     if (event.type === 'playback.mute') {
-      if (!event.reversible) this.report(true);
+      if (this.gate.open) this.report(!event.reversible);
       this.gate.mute(event.epoch);
       this.setGain();
       if (!event.reversible) this.current = null;
@@ -131,7 +138,7 @@ export class WebRtcConnection {
       this.current.heard = true;
       this.events.onHeard(id, pageTime(this.context, lastLoud) + latencyMs(this.context));
     }
-    if (begun && performance.now() - this.lastAck >= ACK_MS) this.report(false);
+    if (begun && this.gate.open && performance.now() - this.lastAck >= ACK_MS) this.report(false);
   }
 
   report(final) {
@@ -188,12 +195,13 @@ export class WebRtcConnection {
   }
 
   free() {
+    if (this.over) return;
     this.over = true;
     clearInterval(this.stats);
     clearTimeout(this.doubt);
     if (this.channel !== undefined) this.channel.onclose = null;
     this.peer?.close();
     this.sink.srcObject = null;
-    this.context?.close();
+    if (this.context?.state !== 'closed') this.context?.close();
   }
 }

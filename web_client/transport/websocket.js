@@ -21,11 +21,18 @@ export class WebSocketConnection {
     this.over = false;
   }
 
-  async open({ key }) {
+  /** What takes time and needs no microphone. */
+  async prepare() {
     this.context = await runningContext(['playback_worklet.js'], { sampleRate: RATE });
+    if (this.over) return void (await this.context.close());
     this.ring = new AudioWorkletNode(this.context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.ring.port.onmessage = ({ data }) => this.played(data);
     this.ring.connect(this.context.destination);
+    return undefined;
+  }
+
+  /** Returns when the first sample of the microphone counts, by the page's clock. */
+  async open({ key }) {
     await this.dial(key);
     this.microphone.onPcm = (pcm) => this.send({ type: 'input_audio_buffer.append', audio: encode(pcm) });
     this.microphone.send(true);
@@ -33,6 +40,7 @@ export class WebSocketConnection {
   }
 
   async dial(key) {
+    if (this.over) throw new Fault('lost');
     const url = new URL('/v1/realtime?extensions=playback', location.href);
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     const protocols = key === '' ? ['realtime'] : ['realtime', `openai-insecure-api-key.${key}`];

@@ -14,12 +14,12 @@ export class LogView {
     this.key = '';
     exportButton.addEventListener('click', () => this.download());
     clear.addEventListener('click', () => log.clear());
-    this.visible = () => list.offsetParent !== null;
+    this.panel = list.closest('details');
   }
 
   draw() {
     const key = `${this.log.version}|${this.filter.value}`;
-    if (!this.visible() || this.pause.checked || key === this.key) return;
+    if (!this.panel.open || this.pause.checked || key === this.key) return;
     this.key = key;
     const found = this.log.matching(this.filter.value, SHOWN);
     this.count.textContent = `${found.length} shown, ${this.log.entries.length} kept`;
@@ -36,11 +36,11 @@ export class LogView {
   }
 }
 
-function entry({ direction, at, type, event }) {
+function entry({ direction, at, type, event, times }) {
   const details = make('details', {}, make('summary', {},
     make('span', { className: 'time' }, (at / 1000).toFixed(3)),
     make('span', { className: `arrow ${direction}`, title: direction === 'in' ? 'from the server' : 'to the server' }, direction === 'in' ? '↓' : '↑'),
-    ` ${type}`));
+    ` ${type}${times > 1 ? ` × ${times}` : ''}`));
   details.addEventListener('toggle', () => {
     if (details.open && details.children.length === 1) details.append(make('pre', {}, JSON.stringify(event, null, 2)));
   });

@@ -11,7 +11,7 @@ const LANE_SHARE = [0.17, 0.17, 0.17, 0.36];
 const TOP = 16;
 const AHEAD_MS = 2200;
 const SPANS_MS = [5000, 10000, 20000, 60000, 180000];
-const COLOURS = ['user', 'think', 'reply', 'gap', 'duck', 'sent', 'generated', 'barge', 'text', 'muted', 'grid', 'error'];
+const COLOURS = ['user', 'think', 'reply', 'gap', 'duck', 'sent', 'generated', 'barge', 'text', 'muted', 'grid', 'error', 'back'];
 
 export class TimelineView {
   constructor(canvas, readout, timeline, controls) {
@@ -22,6 +22,7 @@ export class TimelineView {
     this.origin = performance.now();
     this.zoom = 2;
     this.pausedAt = null; // the right edge while it stands still
+    this.stoodAt = null; // the right edge while nothing is connected
     this.cursor = null; // an instant
     this.dirty = true;
     this.theme = matchMedia('(prefers-color-scheme: dark)');
@@ -36,7 +37,7 @@ export class TimelineView {
   }
 
   get right() {
-    return this.pausedAt ?? performance.now();
+    return this.pausedAt ?? this.stoodAt ?? performance.now();
   }
 
   readColours() {
@@ -138,6 +139,8 @@ export class TimelineView {
 
   /** Draw the present; does nothing while nothing can have changed. */
   draw(live) {
+    if (live) this.stoodAt = null;
+    else this.stoodAt ??= performance.now();
     if (!this.dirty && (this.pausedAt !== null || !live)) return;
     this.dirty = false;
     const ratio = devicePixelRatio || 1;
@@ -189,10 +192,8 @@ export class TimelineView {
   mark(pen, scale, { kind, at, text }) {
     if (kind === 'latency') {
       const [y, height] = scale.lanes[1];
-      pen.fillStyle = this.colours.text;
-      pen.textAlign = 'right';
-      pen.fillText(text.replace('answer after ', ''), scale.x(at) - 4, y + height / 2 + 4);
-      pen.textAlign = 'left';
+      const short = text.replace('answer after ', '');
+      this.words(pen, short, scale.x(at) - pen.measureText(short).width - 6, y + height / 2 + 4, this.colours.text);
       return;
     }
     const colour = kind === 'barge_in' ? this.colours.barge : kind === 'error' ? this.colours.error : this.colours.muted;
@@ -223,8 +224,17 @@ export class TimelineView {
   }
 
   labels(pen, scale) {
-    pen.fillStyle = this.colours.muted;
-    LABELS.forEach((label, k) => pen.fillText(label, 4, scale.lanes[k][0] + 11));
+    LABELS.forEach((label, k) => this.words(pen, label, 4, scale.lanes[k][0] + 11, this.colours.muted));
+  }
+
+  /** Text that can be read on any colour. */
+  words(pen, text, x, y, colour) {
+    pen.globalAlpha = 0.75;
+    pen.fillStyle = this.colours.back;
+    pen.fillRect(x - 3, y - 11, pen.measureText(text).width + 6, 15);
+    pen.globalAlpha = 1;
+    pen.fillStyle = colour;
+    pen.fillText(text, x, y);
   }
 
   line(pen, scale, at, colour, dash) {
