@@ -44,7 +44,8 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class StageCost:
     """One stage. `left_context` counts frames that a chunk recomputes; `prefill_*` and `prompt_room` are the thinker's:
-    tokens of conversation that fit into a prompt, beyond which it is trimmed and read again (0: any number)."""
+    tokens of conversation that fit into a prompt, beyond which it is trimmed and read again (0: any number). `per_session`: what every open
+    session adds to the time of a step, relative to it, where the host's own work runs beside the stage."""
 
     stage: Stage
     device: str
@@ -61,6 +62,7 @@ class StageCost:
     host_gap_ms: float = 0.0
     slots: int | None = None
     prompt_room: int = 0
+    per_session: float = 0.0
 
     def step_ns(self, batch: int, units: int, prompt_tokens: int = 0) -> int:
         """A step of `batch` jobs; `units`: the longest chunk where there is a gain by batching, else their sum.
@@ -80,12 +82,10 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`concurrent` 0: any number of steps at once. `per_session`: what every open session adds to the time of a step,
-    relative to it, where the host's own work runs on the same device."""
+    """`concurrent` 0: any number of steps at once."""
 
     concurrent: int = 0
     sharing: float = 1.0
-    per_session: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ _KEYS = {
     "jitter", "stages", "devices", "kv", "scheduler", "duplex", "about",
 }  # fmt: skip
 _STAGE_KEYS = {
-    "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots", "prompt_room",
+    "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots", "prompt_room", "per_session",
 }  # fmt: skip
 
 
@@ -225,6 +225,7 @@ def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:
         host_gap_ms=float(content.get("host_gap_ms", 0.0)),
         slots=content.get("slots"),
         prompt_room=int(content.get("prompt_room", 0)),
+        per_session=float(content.get("per_session", 0.0)),
     )
 
 

@@ -158,6 +158,9 @@ def _add_profile(profile: argparse.ArgumentParser) -> None:
     add("--output", type=Path, required=True, metavar="FILE", help="where to write the profile; simulate --profile FILE reads it")
     add("--name", help="the profile's name (default: the file's)")
     add("--repeats", type=number(int, 1, 1000), default=7, metavar="N", help="how often each step is timed (default: 7)")
+    add("--served", type=Path, metavar="REPORT", help="do not measure: take what open sessions cost the stages from this report of `run`; needs --base and --workload")
+    add("--base", type=Path, metavar="FILE", help="the measured profile that learns, with --served")
+    add("--workload", type=Path, metavar="TRACE", help="the trace of the served run, with --served")
     add("--time", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of the engine's thread, for CPU engines on a machine that is not quiet (default: wall)")
     # fmt: on
 

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from engines.base import Stage, SteppedEngine
 from session_server.clock import Clock, MonotonicClock
 from session_server.config import Config
 from session_server.runtime.host import registered_engine
+from session_server.runtime.loop import SWITCH_INTERVAL_S
 from session_server.runtime.server import model_store
 from session_server.runtime.session_factory import vad_maker
 from session_server.runtime.simulation.fitting import fit_profile
@@ -88,6 +90,23 @@ class ThreadClock:
         return time.thread_time_ns()
 
 
+class UndisturbedClock:
+    """The wall clock, less the time that the calling thread was ready and had no CPU: what other programs took. Waiting
+    for a thread of its own process counts."""
+
+    def now(self) -> int:
+        return time.monotonic_ns() - _waited_ns()
+
+
+def _waited_ns() -> int:
+    """Linux knows; elsewhere 0."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def usable_cpus() -> int:
     """CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -107,6 +126,8 @@ def measure_engines(
     measurement of steps beside others. Raises ModelsMissing, ConfigError or EngineFault with one clear line."""
     clock: Clock = ThreadClock() if timed_by == "cpu" else MonotonicClock()
     voice = config.models.voices[0]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # as the server does
     engines: dict[Stage, SteppedEngine] = {}
     try:
         for number, spec in enumerate(config.graph.stages):
@@ -121,13 +142,15 @@ def measure_engines(
         timings = watch.run()
         progress("two stages at once", _TIMING)
         sound = max(watch.sounds, key=len)
-        wall = MonotonicClock()  # waiting for each other is what is looked for
-        shared = measure_sharing(engines, wall, voice, sound, share_s)
+        # waiting for each other is what is looked for: CPU time would not show it
+        beside_clock: Clock = UndisturbedClock() if timed_by == "cpu" else clock
+        shared = measure_sharing(engines, beside_clock, voice, sound, share_s)
         vads = [vad_maker(config, model_store(config))() for _ in range(SESSIONS)]
         listeners = Listeners(vads, max(watch.spoken, key=len))
-        beside = measure_sessions(engines, wall, voice, sound, listeners, share_s)
+        beside = measure_sessions(engines, beside_clock, voice, sound, listeners, share_s)
         capabilities = {stage: engine.capabilities for stage, engine in engines.items()}
     finally:
+        sys.setswitchinterval(interval_s)
         for engine in engines.values():
             engine.close()
     batches = {spec.stage: spec.max_batch for spec in config.graph.stages}
@@ -138,7 +161,7 @@ def measure_engines(
         batches,
         usable_cpus(),
         sharing_of([factor for one in shared for factor in one.factors]),
-        max(0.0, 1 / sharing_of(list(beside.values())) - 1) / SESSIONS,
+        {stage: max(0.0, 1 / factor - 1) / SESSIONS for stage, factor in beside.items()},
     )
     content["scheduler"] = {key: _plain(getattr(config.scheduler, key)) for key in _SCHEDULER_KEYS}
     progress("done", 1.0)

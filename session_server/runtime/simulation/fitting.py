@@ -161,9 +161,10 @@ def fit_profile(
     batches: Mapping[Stage, int],
     cores: int,
     sharing: float,
-    per_session: float = 0.0,
+    per_session: Mapping[Stage, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """A profile as a mapping, and each stage's residual. `batches`: largest batches of the graph."""
+    """A profile as a mapping, and each stage's residual. `batches`: largest batches of the graph;
+    `per_session`: by how much every open session slows a stage, relative to its steps."""
     vocoder = capabilities[Stage.VOCODER]
     chars_per_token = timings.text / max(1, timings.tokens)
     longer = chars_per_token / TOKEN_CHARS  # a scripted token is so much shorter than a real one
@@ -179,6 +180,9 @@ def fit_profile(
         slots, context = capabilities[stage].slots, capabilities[stage].context_tokens
         if slots is not None:
             entry["slots"] = slots
+        slower = (per_session or {}).get(stage, 0.0)
+        if slower:
+            entry["per_session"] = round(slower, 4)
         if context:
             entry["prompt_room"] = int(context * PROMPT_SHARE)
         stages[stage.value] = entry
@@ -195,13 +199,7 @@ def fit_profile(
         "jitter": jitter_of(timings.steps),
         "stages": stages,
         "kv": {"input_tokens_per_s": 0},
-        "devices": {
-            "cpu": {
-                "concurrent": cores,
-                "sharing": round(sharing, 3),
-                "per_session": round(per_session, 4),
-            }
-        },
+        "devices": {"cpu": {"concurrent": cores, "sharing": round(sharing, 3)}},
     }
     return profile, residuals
 

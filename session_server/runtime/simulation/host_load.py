@@ -1,7 +1,8 @@
-"""What open sessions cost the stages: the host's own work (messages, resampling, voice detection) beside their steps.
+"""What open sessions cost the stages: the host's own work beside their steps.
 
-`Listeners` hears for so many sessions as the server does, each 20 ms of each one's microphone on time, on a thread of
-its own as the event loop has. A stage's step is timed alone and beside them. Audio is s16le at OUTPUT_RATE.
+`Listeners` hears for so many sessions as the server does, on a thread of its own as the event loop has: each 20 ms of
+each one's microphone on time (message, resampling, voice detection), and each 100 ms of an answer (message, the echo
+that is to be expected). A stage's step is timed alone and beside them. Audio is s16le at OUTPUT_RATE.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.formats import AudioFormat
 from session_server.audio.vad import VoiceActivity
 from session_server.clock import MonotonicClock
@@ -27,7 +29,11 @@ class Listeners:
     """`count` sessions that hear `sound` again and again."""
 
     def __init__(self, detectors: Sequence[VoiceActivity], sound: bytes) -> None:
-        self._ears = [Ears(AudioFormat.PCM, vad, None, _KEEP_MS) for vad in detectors]
+        self._ears = [Ears(AudioFormat.PCM, vad, EchoGuard(), _KEEP_MS) for vad in detectors]
+        self._answers = [
+            sound[at : at + 5 * _FRAME_BYTES]
+            for at in range(0, len(sound) - 5 * _FRAME_BYTES, 5 * _FRAME_BYTES)
+        ]
         self._frames = [
             _message(sound[at : at + _FRAME_BYTES])
             for at in range(0, len(sound) - _FRAME_BYTES, _FRAME_BYTES)
@@ -63,6 +69,10 @@ class Listeners:
         assert isinstance(message, InputAudioAppend)
         for _ in ears.listen(message.audio, now):
             pass
+        if frame % 5 == 0 and ears.echo is not None:
+            answer = self._answers[frame // 5 % len(self._answers)]
+            _message(answer)
+            ears.echo.playing(now, answer)
 
 
 def _message(pcm: bytes) -> str:

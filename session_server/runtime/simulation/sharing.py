@@ -16,12 +16,14 @@ from engines.base import (
     ChatMessage,
     ClauseJob,
     JobKey,
+    Spectra,
     Speech,
     SpeechJob,
     Stage,
     SteppedEngine,
     StepRequest,
     ThinkJob,
+    TokenOutput,
     UtteranceJob,
 )
 from session_server.clock import Clock, MonotonicClock
@@ -29,8 +31,13 @@ from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.host_load import Listeners
 
 PAIRS = ((Stage.THINKER, Stage.ASR), (Stage.THINKER, Stage.CODEC), (Stage.ASR, Stage.CODEC))
+BESIDE = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
+_ASKED = "Tell me a long story about a farmer and his dog."
 _TEXT = "The old bridge over the river was built of stone, many years before the first trains came."
 
+_CHUNK = 32
+_NUMBERS = itertools.count()
+"""No two loops of a process share a session's name."""
 _TURNS = 3
 
 Loop = Callable[[], float]
@@ -70,7 +77,7 @@ def measure_sessions(
 ) -> dict[Stage, float]:
     """Each stage's factor beside sessions that are heard; alone and beside them in turns."""
     found = {}
-    for stage in sorted({stage for pair in PAIRS for stage in pair}, key=lambda s: s.value):
+    for stage in BESIDE:
         loop = _loop(stage, engines, clock, voice, sound)
         alone, beside = [], []
         for _ in range(_TURNS):
@@ -112,15 +119,23 @@ def _loop(
     stage: Stage, engines: dict[Stage, SteppedEngine], clock: Clock, voice: str, sound: bytes
 ) -> Loop:
     """Endless steps of one stage, always of the same size, each as a session of its own: nothing is remembered."""
-    engine, names = engines[stage], (f"sharing_{stage.value}_{n}" for n in itertools.count())
+    engine, names = engines[stage], (f"sharing_{number}" for number in _NUMBERS)
     match stage:
         case Stage.ASR:
             return lambda: _one_utterance(engine, _key(names), sound, clock)
         case Stage.CODEC:
             speech = _speech(engines[Stage.TALKER], _key(names), voice)
-            return lambda: _one_chunk(engine, _key(names), speech, voice, clock)
+            chunks = _chunks(engine, names, speech, voice, clock)
+            return lambda: next(chunks)
+        case Stage.TALKER:
+            return lambda: _one_clause(engine, _key(names), voice, clock)
+        case Stage.VOCODER:
+            speech = _speech(engines[Stage.TALKER], _key(names), voice)
+            spectra = _spectra(engines[Stage.CODEC], _key(names), speech, voice)
+            return lambda: _one_wave(engine, _key(names), spectra, voice, clock)
         case _:
-            return lambda: _one_prompt(engine, _key(names), clock)
+            tokens = _tokens(engine, names, clock)
+            return lambda: next(tokens)
 
 
 def _key(names: Iterator[str]) -> JobKey:
@@ -133,18 +148,50 @@ def _one_utterance(engine: SteppedEngine, key: JobKey, sound: bytes, clock: Cloc
     return _step(engine, key, 1, clock)
 
 
-def _one_chunk(
-    engine: SteppedEngine, key: JobKey, speech: Speech, voice: str, clock: Clock
+def _chunks(
+    engine: SteppedEngine, names: Iterator[str], speech: Speech, voice: str, clock: Clock
+) -> Iterator[float]:
+    """The clause from one end to the other, again and again; its last chunk, which is shorter, is not timed."""
+    while True:
+        key = _key(names)
+        engine.start(key, SpeechJob(voice))
+        engine.feed(key, speech.frames, last=True)
+        for _ in range(max(1, speech.units // _CHUNK)):
+            begun = clock.now()
+            engine.step([StepRequest(key, _CHUNK)])
+            yield (clock.now() - begun) / NS_PER_MS
+        engine.release(key)
+
+
+def _one_clause(engine: SteppedEngine, key: JobKey, voice: str, clock: Clock) -> float:
+    engine.start(key, ClauseJob(_TEXT, voice))
+    return _step(engine, key, 1, clock)
+
+
+def _one_wave(
+    engine: SteppedEngine, key: JobKey, spectra: Spectra, voice: str, clock: Clock
 ) -> float:
     engine.start(key, SpeechJob(voice))
-    engine.feed(key, speech.frames, last=True)
-    return _step(engine, key, 32, clock)
+    engine.feed(key, spectra.payload, last=True)
+    return _step(engine, key, spectra.units, clock)
 
 
-def _one_prompt(engine: SteppedEngine, key: JobKey, clock: Clock) -> float:
-    """Reading, which is always as long; decoding ends when the answer does."""
-    engine.start(key, ThinkJob("", (ChatMessage("user", f"{key.work} {_TEXT}"),)))
-    return _step(engine, key, 32, clock)
+def _tokens(engine: SteppedEngine, names: Iterator[str], clock: Clock) -> Iterator[float]:
+    """One answer after another, a token a step; reading is not timed."""
+    while True:
+        key = _key(names)
+        engine.start(key, ThinkJob("", (ChatMessage("user", _ASKED),), max_tokens=200))
+        reading, finished = True, False
+        while not finished:
+            begun = clock.now()
+            result = engine.step([StepRequest(key, 64)])[0]
+            if not reading:
+                yield (clock.now() - begun) / NS_PER_MS
+            finished = result.finished
+            reading = not (
+                isinstance(result.output, TokenOutput) and result.output.text is not None
+            )
+        engine.release(key)
 
 
 def _step(engine: SteppedEngine, key: JobKey, units: int, clock: Clock) -> float:
@@ -153,6 +200,15 @@ def _step(engine: SteppedEngine, key: JobKey, units: int, clock: Clock) -> float
     ms = (clock.now() - begun) / NS_PER_MS
     engine.release(key)
     return ms
+
+
+def _spectra(codec: SteppedEngine, key: JobKey, speech: Speech, voice: str) -> Spectra:
+    codec.start(key, SpeechJob(voice))
+    codec.feed(key, speech.frames, last=True)
+    result = codec.step([StepRequest(key, _CHUNK)])[0]
+    codec.release(key)
+    assert isinstance(result.output, Spectra)
+    return result.output
 
 
 def _speech(talker: SteppedEngine, key: JobKey, voice: str) -> Speech:

@@ -99,15 +99,15 @@ class VirtualLoop:
 
 
 class SharedDevice:
-    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run, and the
-    more `sessions` the host serves there."""
+    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run.
+    `sessions`: how many the host serves now."""
 
     def __init__(
         self, loop: VirtualLoop, limits: Device, sessions: Callable[[], int] = lambda: 0
     ) -> None:
         self._loop = loop
         self._limits = limits
-        self._sessions = sessions
+        self.sessions = sessions
         self._running = 0
         self._waiting: deque[tuple[int, Callable[[int], object]]] = deque()
 
@@ -118,8 +118,6 @@ class SharedDevice:
             return
         if self._running and self._limits.sharing != 1.0:
             work_ns = int(work_ns / self._limits.sharing)
-        if self._limits.per_session:
-            work_ns = int(work_ns * (1.0 + self._limits.per_session * self._sessions()))
         self._running += 1
         self._loop.post(self._loop.time + work_ns, self._over, work_ns, done)
 
@@ -184,7 +182,10 @@ class ModelWorker:
         outcome.results = engine.step(batch)
         self.steps += 1
         self.jobs_stepped += len(batch)
-        self._device.run(self._with_jitter(engine.cost_ns), lambda ns: self._done(outcome, ns))
+        cost_ns = engine.cost_ns
+        if engine.cost.per_session:
+            cost_ns = int(cost_ns * (1.0 + engine.cost.per_session * self._device.sessions()))
+        self._device.run(self._with_jitter(cost_ns), lambda ns: self._done(outcome, ns))
 
     def stop(self) -> None:
         """Nothing to close."""
