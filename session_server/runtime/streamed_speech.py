@@ -4,6 +4,9 @@ The counterpart of `speech_path` for autoregressive talkers (`streams_text`): on
 clauses, no codec stage. The talker makes a frame a step as long as it has text; frames gather at the vocoder until a
 chunk of the size that the chunk rule wants is there, or the answer has ended. Positions are samples of the stream.
 
+A chunk that waits for more frames is looked at again after 50 ms without any: while the talker serves others, or one
+of its steps is long, the listener's lead runs down all the same, and what there is has to go.
+
 Invariants: credits never exceed their edges; a message is the last thing that a step does; chunks are consecutive.
 """
 
@@ -13,17 +16,20 @@ from collections import deque
 
 from engines.base import AcousticFrames, JobKey, Pcm, SpeechJob, Stage, StepResult, TalkJob
 from engines.clauses import ClauseText
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.pipeline_parts import Stages, unit_ns
 from session_server.runtime.runaway import RunawayGuard
 from session_server.runtime.speech_path import ChunkSink
+from session_server.runtime.timers import Timer
 from session_server.scheduler.credits import Credits
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
 _MARGIN = 10
 """A chunk comes earlier than it must by this part of what is ahead of the listener: steps may take three times as long."""
+
+_LOOK_AGAIN_NS = 50 * NS_PER_MS
 
 
 class PieceSplitter:
@@ -84,6 +90,8 @@ class StreamedSpeechPath:
         self._text_complete = False
         self._talked = False
         self._gathered = 0
+        self._looked_ns = 0
+        self._timer: Timer | None = None
         self._ready_ns = 0
         self._finished = False
         self._ended = False
@@ -170,6 +178,8 @@ class StreamedSpeechPath:
         if self._gathered < size and not self._talked:
             if self._vocoder.is_waiting(self._key):
                 self._vocoder.hold(self._key)
+            if self._gathered >= self._smallest:
+                self._wait_for_frames(now)
             return
         most = size if self._stages.chunks.fixed else self._most
         step = Step(
@@ -186,6 +196,22 @@ class StreamedSpeechPath:
             if not self._ready_ns:
                 self._ready_ns = now
             self._vocoder.ready(item)
+
+    def _wait_for_frames(self, now: int) -> None:
+        self._looked_ns = now
+        if self._timer is None:
+            self._timer = self._vocoder.call_later(_LOOK_AGAIN_NS / NS_PER_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self._ended:
+            return
+        now = self._stages.clock.now()
+        left_ns = self._looked_ns + _LOOK_AGAIN_NS - now
+        if left_ns > 0:
+            self._timer = self._vocoder.call_later(left_ns / NS_PER_S, self._look_again)
+        else:
+            self._offer_vocoder(now)
 
     def _chunk_units(self, now: int) -> int:
         """Frames that make the next chunk, by the time that the listener's lead leaves for making the missing ones."""
@@ -286,3 +312,5 @@ class StreamedSpeechPath:
         self._talker.release(self._key)
         self._vocoder.release(self._key)
         self._pieces.clear()
+        if self._timer is not None:
+            self._timer.cancel()
