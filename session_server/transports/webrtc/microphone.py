@@ -40,28 +40,31 @@ async def discard(track: MediaStreamTrack) -> None:
 
 
 def _mono(frame: av.AudioFrame) -> bytes:
-    """aiortc decodes to interleaved s16."""
+    """aiortc decodes to interleaved s16 of one or two channels. The mean of two, without leaving int16."""
     channels = len(frame.layout.channels)
-    samples = frame.to_ndarray().reshape(-1, channels)
-    if channels > 1:
-        samples = samples.mean(axis=1, dtype=np.float32)
-    mono: bytes = samples.astype("<i2", copy=False).tobytes()
+    samples = np.frombuffer(memoryview(frame.planes[0]), "<i2", frame.samples * channels)
+    if channels == 2:
+        left, right = samples[0::2], samples[1::2]
+        samples = (left >> 1) + (right >> 1) + (left & right & 1)
+    mono: bytes = samples.tobytes()
     return mono
 
 
 class _TimeLine:
-    """Where the next frame is expected, in seconds of the stream's own clock."""
+    """Where the next frame is expected, in samples of the stream's own clock."""
 
     def __init__(self) -> None:
-        self._expected: float | None = None
+        self._expected: int | None = None
 
     def hole_before(self, frame: av.AudioFrame) -> bytes:
         """Silence for what is missing between the last frame and this one."""
-        length = frame.samples / frame.sample_rate
-        if frame.pts is None or frame.time_base is None:
+        rate, at, base = frame.sample_rate, frame.pts, frame.time_base
+        if at is None or base is None:
             return b""
-        at = float(frame.pts * frame.time_base)
-        expected, self._expected = self._expected, at + length
-        if expected is None or not _LEAST_HOLE_S < at - expected <= LONGEST_HOLE_S:
+        if base.denominator != rate or base.numerator != 1:
+            at = at * base.numerator * rate // base.denominator
+        expected, self._expected = self._expected, at + frame.samples
+        hole = 0 if expected is None else at - expected
+        if not _LEAST_HOLE_S * rate < hole <= LONGEST_HOLE_S * rate:
             return b""
-        return bytes(2 * round((at - expected) * frame.sample_rate))
+        return bytes(2 * hole)
