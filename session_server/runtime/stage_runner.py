@@ -209,10 +209,9 @@ class StageRunner:
 
     def _decide(self) -> None:
         self._kicked = False
-        if self.state is not RunnerState.IDLE or self._worker is None:
+        if self.state is not RunnerState.IDLE or self._worker is None or self.capabilities is None:
             return
-        slots = self.capabilities.slots if self.capabilities is not None else None
-        free = self._jobs.free_slots(slots)
+        free = self._jobs.free_slots(self.capabilities.slots)
         moving = self._jobs.owes_a_move  # work waits for it: it does not wait for a step in turn
         choices = [] if moving else self._queue.choose(self._clock.now(), free, self.making)
         if self._queue.starved and not moving:
@@ -316,8 +315,7 @@ class StageRunner:
         self.kick()
 
     def _measure(self, flight: dict[JobKey, Choice], outcome: Outcome) -> None:
-        batch = len(outcome.results)
-        if not batch:
+        if not (batch := len(outcome.results)):
             return
         self.last_batch = batch
         units = max((choice.units for choice in flight.values()), default=1)
