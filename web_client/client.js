@@ -76,7 +76,7 @@ export class Client {
       onClosed: ours((fault) => this.closed(fault)),
       onHeard: ours((responseId, at) => this.conversation.heard(responseId, at)),
       onGap: ours((_, ms) => this.conversation.gap(ms, performance.now())),
-      onVoice: ours((rms) => void (this.levels.voice = rms)),
+      onVoice: (rms) => void (this.levels.voice = rms), // often: the meters look by themselves
       partOf: (responseId) => this.conversation.partOf(responseId),
     }, this.microphone, this.sink);
     this.connection = mine;

@@ -1,47 +1,67 @@
-// A streaming resampler: windowed sinc, one channel, any ratio of rates. State is kept over blocks, so that a stream in
-// pieces gives the same samples as in one piece. Pure.
+// A streaming resampler: windowed sinc, one channel, any ratio of whole rates. State is kept over blocks, so that a stream in
+// pieces gives the same samples as in one piece; places are whole numbers, so that nothing drifts. Pure.
 
 const HALF = 16; // zero crossings on each side
 
 export class Resampler {
   constructor(from, to) {
-    this.step = from / to;
+    const common = divisor(from, to);
+    this.step = from / common; // output k lies at input k * step / phases
+    this.phases = to / common;
     this.cutoff = Math.min(1, to / from);
     this.reach = Math.ceil(HALF / this.cutoff);
-    this.history = new Float32Array(2 * this.reach);
-    this.held = this.reach; // leading silence: the first output lies on the first input
-    this.position = this.reach;
+    this.line = new Float32Array(this.reach); // leading silence: the first output lies on the first input
+    this.place = this.reach;
+    this.phase = 0;
+    this.kernels = new Map();
   }
 
   /** What this block of input (Float32Array) makes. */
   push(input) {
-    if (this.step === 1) return Float32Array.from(input);
-    const line = new Float32Array(this.held + input.length);
-    line.set(this.history.subarray(0, this.held));
-    line.set(input, this.held);
-    const out = [];
-    while (this.position + this.reach < line.length) {
-      out.push(this.at(line, this.position));
-      this.position += this.step;
+    const line = new Float32Array(this.line.length + input.length);
+    line.set(this.line);
+    line.set(input, this.line.length);
+    const out = new Float32Array(Math.ceil(((line.length + 1) * this.phases) / this.step) + 1);
+    let count = 0;
+    while (this.place + this.reach < line.length) {
+      out[count++] = this.at(line);
+      const next = this.phase + this.step;
+      this.place += Math.floor(next / this.phases);
+      this.phase = next % this.phases;
     }
-    const keep = Math.max(0, Math.floor(this.position) - this.reach);
-    this.history = line.slice(keep);
-    this.held = this.history.length;
-    this.position -= keep;
-    return Float32Array.from(out);
+    const gone = Math.min(line.length, Math.max(0, this.place - this.reach));
+    this.line = line.slice(gone);
+    this.place -= gone;
+    return out.slice(0, count);
   }
 
-  at(line, position) {
-    const first = Math.ceil(position - this.reach);
-    const last = Math.floor(position + this.reach);
+  at(line) {
+    const kernel = this.kernel(this.phase);
+    const first = this.place - this.reach;
     let sum = 0;
-    for (let k = Math.max(0, first); k <= last; k++) sum += line[k] * this.weight(k - position);
+    for (let k = 0; k < kernel.length; k++) sum += line[first + k] * kernel[k];
     return sum;
+  }
+
+  /** The weights of the inputs around a place that lies `phase` behind a sample; few phases ever occur. */
+  kernel(phase) {
+    let kernel = this.kernels.get(phase);
+    if (kernel === undefined) {
+      const offset = phase / this.phases;
+      kernel = Float32Array.from({ length: 2 * this.reach + 1 }, (_, k) => this.weight(k - this.reach - offset));
+      this.kernels.set(phase, kernel);
+    }
+    return kernel;
   }
 
   weight(distance) {
     const x = distance * this.cutoff;
     const sinc = x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x);
-    return this.cutoff * sinc * (0.5 + 0.5 * Math.cos((Math.PI * distance) / (this.reach + 1)));
+    const window = Math.max(0, 0.5 + 0.5 * Math.cos((Math.PI * distance) / (this.reach + 1)));
+    return this.cutoff * sinc * window;
   }
+}
+
+function divisor(a, b) {
+  return b === 0 ? a : divisor(b, a % b);
 }

@@ -11,7 +11,7 @@ const OPEN_MS = 8000;
 const NORMAL = 1000;
 
 export class WebSocketConnection {
-  /** `events`: onEvent(event), onSent(event), onClosed(fault or null), onHeard(responseId, at), onGap(responseId, ms). */
+  /** `events`: onEvent(event), onSent(event), onClosed(fault or null), onHeard(responseId, at), onGap(responseId, ms), onVoice(rms). */
   constructor(events, microphone) {
     this.events = events;
     this.microphone = microphone;
@@ -23,11 +23,13 @@ export class WebSocketConnection {
 
   /** What takes time and needs no microphone. */
   async prepare() {
-    this.context = await runningContext(['playback_worklet.js'], { sampleRate: RATE });
+    this.context = await runningContext(['playback_worklet.js', 'meter_worklet.js'], { sampleRate: RATE });
     if (this.over) return void (await this.context.close());
     this.ring = new AudioWorkletNode(this.context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.ring.port.onmessage = ({ data }) => this.played(data);
-    this.ring.connect(this.context.destination);
+    const meter = new AudioWorkletNode(this.context, 'meter');
+    meter.port.onmessage = ({ data }) => this.events.onVoice(data.level);
+    this.ring.connect(meter).connect(this.context.destination);
     return undefined;
   }
 
