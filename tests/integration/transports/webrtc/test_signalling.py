@@ -165,6 +165,22 @@ async def test_browsers_of_other_origins_may_call(serve: OpenServer):
 
 
 @pytest.mark.asyncio
+async def test_a_form_may_hold_files(serve: OpenServer):
+    """A browser sends a Blob as a file, whatever its type."""
+    async with serve(**ONLY_LOOPBACK) as server, offering() as (_, offer):
+        body = aiohttp.FormData()
+        body.add_field("sdp", offer.encode(), filename="blob", content_type="application/sdp")
+        session = json.dumps({"type": "realtime", "instructions": "x"}).encode()
+        body.add_field("session", session, filename="s", content_type="application/json")
+        assert server.address is not None
+        url = f"{server.address.http}/v1/realtime/calls"
+        async with aiohttp.ClientSession() as http, http.post(url, data=body) as answer:
+            assert answer.status == 201, await answer.text()
+        assert server.calls is not None
+        await server.calls.close()
+
+
+@pytest.mark.asyncio
 async def test_a_camera_is_answered_but_not_taken(serve: OpenServer):
     async with serve(**ONLY_LOOPBACK) as server, offering() as (peer, _):
         peer.addTrack(VideoStreamTrack())
