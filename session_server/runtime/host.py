@@ -155,7 +155,7 @@ class EngineHost:
         params = self._params
         short_steps = params.policy is PolicyName.DEADLINE and params.prefill_rule
         queue = StageQueue(
-            make_policy(params, last=spec.stage is Stage.VOCODER),
+            make_policy(params, spec.stage is Stage.VOCODER, spec.stage is Stage.TALKER),
             spec.max_batch,
             prefill_batch=params.prefill_batch,
             nearly_dry_ns=params.pressing_ns if short_steps else None,
@@ -217,8 +217,13 @@ class EngineHost:
 
     @property
     def costs(self) -> CostModel:
-        """What steps cost, as measured; a profile's figures may be put in before the first session."""
+        """What steps cost, as measured."""
         return self._costs
+
+    @property
+    def priors(self) -> CostModel:
+        """What they cost by a profile, for admission before anything was measured."""
+        return self._gate.priors
 
     @property
     def responses(self) -> int:

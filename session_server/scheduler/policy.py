@@ -150,8 +150,9 @@ def items(
     return found.between(low, high, most) if found is not None else iter(())
 
 
-def make_policy(params: SchedulerParams, last: bool = False) -> Policy:
-    """The policy that the parameters name."""
+def make_policy(params: SchedulerParams, last: bool = False, entry: bool = False) -> Policy:
+    """The policy that the parameters name. `last`: for the stage whose results are heard; `entry`: for the one that
+    speech begins at."""
     from session_server.scheduler.policy_deadline import DeadlinePolicy
     from session_server.scheduler.policy_fcfs import FcfsPolicy
     from session_server.scheduler.policy_liveserve import LiveservePolicy
@@ -162,4 +163,4 @@ def make_policy(params: SchedulerParams, last: bool = False) -> Policy:
         case PolicyName.LIVESERVE:
             return LiveservePolicy(params)
         case PolicyName.DEADLINE:
-            return DeadlinePolicy(params, last)
+            return DeadlinePolicy(params, last, entry)

@@ -3,7 +3,8 @@
 Starving  first audio overdue by `starve_ns` and more: before everything, so that nobody waits for ever
 Tier 0    playing and nearly dry: keeps overload from ruining those already served
 Tier 1    all that can still be met, least slack first
-Tier 2    first audio past its due time, longest first: what cannot be in time any more must not make others late
+Tier 2    first audio past its due time: what cannot be in time any more must not make others late. At the talker one
+          in a step: many that begin at once when there is room would make everybody nearly dry
 Tier 3    playing with comfortable slack (longer than any first answer may take)
 Below them partial recognitions by due time, then drafts by arrival.
 
@@ -28,12 +29,15 @@ _HOPELESS = 3
 
 
 class DeadlinePolicy:
-    """Thresholds come from the parameters: `nearly_dry_s`, `first_audio_s` (comfortable), `pressing_s`, `urgent_share`,
+    """`last`: the stage whose results are heard. `entry`: the stage that speech begins at.
+
+    Thresholds come from the parameters: `nearly_dry_s`, `first_audio_s` (comfortable), `pressing_s`, `urgent_share`,
     `starve_s`, `late_rule`."""
 
-    def __init__(self, params: SchedulerParams, last: bool = False) -> None:
+    def __init__(self, params: SchedulerParams, last: bool = False, entry: bool = False) -> None:
         self._nearly_dry_ns = params.pressing_ns // 4 if last else params.nearly_dry_ns
         self._last = last
+        self._entry = entry
         self._comfortable_ns = max(params.nearly_dry_ns, params.first_audio_ns)
         self._pressing_ns = params.pressing_ns
         self._share = params.urgent_share
@@ -72,8 +76,10 @@ class DeadlinePolicy:
         soon = items(bands, _PLAYING, nearly_dry, comfortable, room)
         yield from itertools.chain(awaited, soon) if self._last else _merged(awaited, soon)
         if self._late_rule:
-            yield from items(bands, _FIRST, late, now)
-            yield from items(bands, _FIRST, starving, late)
+            overdue = itertools.chain(
+                items(bands, _FIRST, late, now), items(bands, _FIRST, starving, late)
+            )
+            yield from itertools.islice(overdue, 1) if self._entry else overdue
         behind = sum(map(len, bands.values())) >= room
         spare = int(room * self._share) if pressed and not behind else room
         for item in itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare):

@@ -114,6 +114,15 @@ def test_deadline_serves_tiers_then_least_slack():
     ]
 
 
+def test_those_who_missed_their_time_begin_to_speak_one_by_one():
+    work = [item(f"missed{i}", Kind.FIRST_AUDIO, due=-0.5 + i / 10) for i in range(4)]
+    work += [item("hopeless", Kind.FIRST_AUDIO, due=-4.0)]
+    talker = make_policy(SchedulerParams(), entry=True)
+    assert order(talker, work) == ["missed0"]
+    assert order(talker, work[4:]) == ["hopeless"]
+    assert len(order(by("deadline"), work)) == 5
+
+
 def test_without_the_rule_for_late_ones_first_audio_that_missed_its_time_goes_first():
     work = [item("missed", Kind.FIRST_AUDIO, due=-0.2), item("first", Kind.FIRST_AUDIO, due=0.3)]
     late_first = make_policy(SchedulerParams(late_rule=False))
