@@ -1,4 +1,5 @@
-"""Pictures of sweeps, comparisons and runs, as PNG bytes. The only module that imports matplotlib, and only when it draws.
+"""Pictures of sweeps, comparisons and runs, as PNG bytes. The only module that imports matplotlib, and only when it draws:
+whoever draws asks first whether it is `available`.
 
 Nothing is drawn that was not measured: a point that was given up is hollow, a wait without end leaves a gap.
 """
@@ -10,8 +11,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from session_server.errors import SessionServerError
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -21,8 +20,7 @@ WIDE, NARROW = (9.0, 6.0), (7.0, 3.6)
 DPI = 90
 
 
-class NoPlots(SessionServerError):
-    """matplotlib is not installed."""
+MISSING = "plots need matplotlib: pip install '.[lab]'"
 
 
 def available() -> bool:
@@ -30,8 +28,6 @@ def available() -> bool:
 
 
 def _figure(size: tuple[float, float]) -> Figure:
-    if not available():
-        raise NoPlots("plots need matplotlib: pip install '.[lab]'")
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, layout="constrained")

@@ -72,9 +72,8 @@ def page_of(reports: Named) -> Page:
 
 
 def _can_draw(page: Page) -> bool:
-    missing = "Plots need matplotlib: pip install '.[lab]'"
-    if not plots.available() and missing not in page.notes:
-        page.notes.append(missing)
+    if not plots.available() and plots.MISSING not in page.notes:
+        page.notes.append(plots.MISSING)
     return plots.available()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,12 +11,14 @@ from loadgen import report as reports
 from loadgen.candidates import POLICIES, Candidate, candidate, parse_variant
 from loadgen.cli.laboratory import (
     SearchProgress,
+    can_plot,
     check_folders,
     range_of,
     seeds_of,
     setting_of,
 )
 from loadgen.compare import Plan, compare, comparison
+from loadgen.plots import comparison_plot
 from loadgen.points import Laboratory
 from loadgen.tables import comparison_markdown, print_comparison
 from session_server.errors import ConfigError
@@ -28,6 +28,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     check_folders(options, "report", "markdown", "plot")
     plan = plan_of(options)
     plan.check()
+    plot = can_plot(options, console)
     cells: list[dict[str, Any]] = []
     complete = True
     with SearchProgress(console, "") as progress:
@@ -42,18 +43,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.markdown is not None:
         options.markdown.write_text(comparison_markdown(found))
     print_comparison(found, console)
-    if options.plot is not None and cells:
-        _draw(found, options.plot, console)
+    if plot and cells:
+        options.plot.write_bytes(comparison_plot(found))
     return 0 if complete else 130
-
-
-def _draw(found: Mapping[str, Any], path: Path, console: Console) -> None:
-    from loadgen.plots import NoPlots, comparison_plot
-
-    try:
-        path.write_bytes(comparison_plot(found))
-    except NoPlots as missing:
-        console.print(str(missing), markup=False)
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -10,6 +10,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from loadgen import plots
 from loadgen.candidates import Setting, parse_sets
 from loadgen.points import Point
 from loadgen.simulation import SimulationSpec
@@ -47,6 +48,17 @@ def check_folders(options: argparse.Namespace, *flags: str) -> None:
         path: Path | None = getattr(options, flag)
         if path is not None and not path.parent.is_dir():
             raise ConfigError(f"--{flag} {path}: no such folder")
+
+
+def can_plot(options: argparse.Namespace, console: Console) -> bool:
+    """Is a plot wanted, and can it be drawn? Whoever wants one learns before the run that there will be none."""
+    if options.plot is None:
+        return False
+    if not plots.available():
+        console.print(
+            f"--plot {options.plot}: {plots.MISSING}; the run goes on without", markup=False
+        )
+    return plots.available()
 
 
 @dataclass

@@ -10,11 +10,13 @@ from loadgen import report as reports
 from loadgen.candidates import candidate, check_turns, spec_of
 from loadgen.cli.laboratory import (
     SearchProgress,
+    can_plot,
     check_folders,
     range_of,
     seeds_of,
     setting_of,
 )
+from loadgen.plots import sweep_plot
 from loadgen.points import Laboratory
 from loadgen.sweep import interrupted, report, sweep
 from loadgen.tables import print_sweep
@@ -27,6 +29,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     wanted, seeds = range_of(options), seeds_of(options)
     spec = spec_of(setting, one, max(wanted.start, options.replicas), options.seed)
     check_turns(spec)
+    plot = can_plot(options, console)
     with SearchProgress(console, one.name) as progress:
         laboratory = Laboratory(options.jobs, progress.done)
         try:
@@ -39,11 +42,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.report is not None:
         reports.write(figures, options.report)
     print_sweep(figures, console)
-    if options.plot is not None and figures["points"]:
-        from loadgen.plots import NoPlots, sweep_plot
-
-        try:
-            options.plot.write_bytes(sweep_plot([figures]))
-        except NoPlots as missing:
-            console.print(str(missing), markup=False)
+    if plot and figures["points"]:
+        options.plot.write_bytes(sweep_plot([figures]))
     return 0 if figures["complete"] else 130

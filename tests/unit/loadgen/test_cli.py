@@ -154,6 +154,17 @@ def test_sweep_says_where_its_search_ended(tmp_path: Path, capsys: pytest.Captur
     assert "sessions at the service level: 9 or more" in shown
 
 
+def test_a_sweep_goes_on_without_its_plot_and_says_so_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("loadgen.plots.available", lambda: False)
+    plot = tmp_path / "p.png"
+    assert main(["sweep", *SHORT, "--seeds", "1", "--start", "1", "--plot", str(plot)]) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.index("pip install '.[lab]'") < shown.index("sessions at the service level")
+    assert not plot.exists()
+
+
 def test_a_sweep_of_too_short_runs_says_so(capsys: pytest.CaptureFixture[str]):
     assert main(["sweep", *SHORT, "--seeds", "1", "--start", "1"]) == 0
     shown = " ".join(capsys.readouterr().err.split())

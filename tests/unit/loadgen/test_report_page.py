@@ -118,7 +118,7 @@ def test_without_matplotlib_the_tables_are_still_there(monkeypatch: pytest.Monke
     monkeypatch.setattr("loadgen.plots.available", lambda: False)
     page = page_of([("a", RUN), ("s", SWEEP)])
     assert not any(section.image for section in page.sections)
-    assert page.notes == ["Plots need matplotlib: pip install '.[lab]'"]
+    assert page.notes == ["plots need matplotlib: pip install '.[lab]'"]
     assert page.sections[0].rows
 
 
