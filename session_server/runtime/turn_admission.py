@@ -49,6 +49,9 @@ class TurnGate:
         self._stages = stages
         self._costs = costs
         self._refuse = refuse
+        self.priors = CostModel()
+        """What steps cost by a profile: predicts where nothing was measured, and nowhere else. Chunks are sized by what
+        was measured alone."""
         self._rule = TurnAdmission(stages.params)
         self._ladder = OverloadLadder(stages.params)
         self._demand = Demand()
@@ -101,7 +104,7 @@ class TurnGate:
         stages = [stage for stage in SPEECH_STAGES if stage in self._stages.runners]
         for stage in stages:
             batch = min(responses, self._stages.runners[stage].max_batch)
-            if not self._costs.knows(stage.value, batch):
+            if not self._known(stage, batch).knows(stage.value, batch):
                 return 0.0
         load = self._rule.load(wanted * self._demand.pace, self._loads(responses))
         return load / self._headroom.share
@@ -223,10 +226,17 @@ class TurnGate:
         read = max(1.0, self._demand.read_tokens)
         most = min(self._stages.params.prefill_tokens, math.ceil(read))
         thinker = self._stages.runners[Stage.THINKER]
-        with_ns = self._costs.work_ns(Stage.THINKER.value, thinker.last_batch, most)
-        without_ns = self._costs.work_ns(Stage.THINKER.value, thinker.last_batch - 1, 1)
+        costs = self._known(Stage.THINKER, thinker.last_batch)
+        with_ns = costs.work_ns(Stage.THINKER.value, thinker.last_batch, most)
+        without_ns = costs.work_ns(Stage.THINKER.value, thinker.last_batch - 1, 1)
         alone_ns = with_ns - (without_ns if thinker.last_batch > 1 else 0)
         return max(0, alone_ns) / NS_PER_S * read / most
+
+    def _known(self, stage: Stage, batch: int) -> CostModel:
+        """Where to look: measurements where there are some of about that batch."""
+        measured = self._costs.knows(stage.value, batch)
+        guess = not measured and self.priors.knows(stage.value, batch)
+        return self.priors if guess else self._costs
 
     def _loads(self, responses: int) -> list[StageLoad]:
         """What a response costs each stage at the batch that so many make, by the steps measured so far."""
@@ -246,6 +256,6 @@ class TurnGate:
             audio_s = self._chunk_s
             units = max(1, round(audio_s * NS_PER_S / unit_ns(runner)))
         batch = min(responses, runner.max_batch)
-        job_s = self._costs.per_job_ns(stage.value, batch, units) / NS_PER_S
+        job_s = self._known(stage, batch).per_job_ns(stage.value, batch, units) / NS_PER_S
         once_s = self._reading_s() if stage is Stage.THINKER else 0.0
         return StageLoad(stage.value, job_s, audio_s, once_s, max(1.0, self._demand.answer_s))

@@ -1,8 +1,7 @@
-"""A profile's step times as what a host has measured before its first session.
+"""A profile's step times as what a host's admission knows before its first session.
 
-Admission predicts with measured steps; a real server knows them from its warm-up or its last run, a simulated one from
-its profile. Each batch size to the power of two, prompts and chunks of the sizes that the scheduler asks for. What is
-measured later corrects these figures like any others.
+Admission predicts with measured steps; before there are any, with these: each batch size to the power of two, prompts
+and chunks of the sizes that the scheduler asks for.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Replica:
         )
         self.host.residency.observer = self.kv
         if spec.admission:
-            teach(self.host.costs, profile, self.params)
+            teach(self.host.priors, profile, self.params)
 
     @property
     def _pool_tokens(self) -> int:
