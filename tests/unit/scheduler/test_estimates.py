@@ -6,7 +6,8 @@ import pytest
 
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
-from session_server.scheduler.cost_model import CostModel, bucket
+from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.cost_model import Average, CostModel, bucket
 from session_server.scheduler.credits import Credits
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.playhead import Playhead
@@ -41,6 +42,24 @@ def test_p90_lies_above_nine_of_ten_steps():
     p90 = costs.p90_ns("thinker", 4, 1)
     assert costs.mean_ns("thinker", 4, 1) <= p90
     assert 14 * MS <= p90 <= 30 * MS
+
+
+def test_an_average_follows_what_it_is_told():
+    waits = Average()
+    assert waits.ns == 0
+    waits.observe(100 * MS)
+    assert waits.ns == 100 * MS
+    for _ in range(100):
+        waits.observe(20 * MS)
+    assert waits.ns == pytest.approx(20 * MS, rel=0.01)
+
+
+@pytest.mark.parametrize(("margin_ms", "frames"), [(0, 25), (100, 12), (600, 8), (2000, 4)])
+def test_a_larger_margin_makes_a_chunk_smaller_and_earlier(margin_ms, frames):
+    ladder = tuple(n * 0.08 for n in (4, 8, 12, 25))
+    sizes = ChunkSizes(SchedulerParams(chunk_ladder_s=ladder))
+    size = sizes.size_ns(1000 * MS, False, lambda audio: audio // 2, margin_ms * MS)
+    assert size // (80 * MS) == frames
 
 
 def test_an_unseen_size_is_answered_by_the_nearest():
