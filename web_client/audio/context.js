@@ -16,10 +16,10 @@ export async function runningContext(files, options = {}) {
   try {
     await Promise.race([context.resume(), new Promise((done) => setTimeout(done, START_MS))]);
     if (context.state !== 'running') throw new Fault('no_output', `audio is ${context.state}`);
-    for (const file of files) await context.audioWorklet.addModule(new URL(file, import.meta.url));
+    await Promise.all(files.map((file) => context.audioWorklet.addModule(new URL(file, import.meta.url))));
   } catch (error) {
     await context.close();
-    throw error;
+    throw error instanceof Fault ? error : new Fault('unreachable', error.message); // the files did not come
   }
   return context;
 }
