@@ -98,3 +98,5 @@ class SearchProgress:
         word = "holds" if point.holds else "fails"
         text = f"{self.what}: {point.sessions} sessions, seed {point.seed} {word} ({self.measured} runs)"
         self._bar.update(self._task, description=text)
+        if not self.console.is_terminal:
+            self.console.print(text, markup=False)
