@@ -156,6 +156,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def client(self, event: e.Event, *answers: type) -> None:
         """A client event gets exactly one answer or one error (B22)."""
+        self.last = []
         if self.session.state is TurnState.CLOSED:
             return
         self.feed(event)
