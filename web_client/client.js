@@ -25,6 +25,7 @@ export class Client {
       this.levels.microphone = rms;
       this.trace.hear(rms, performance.now());
     });
+    this.microphone.onLost = () => this.replaceMicrophone();
     this.phase = 'idle';
     this.fault = null;
     this.connection = null;
@@ -101,8 +102,8 @@ export class Client {
     this.conversation.captions.history().forEach((item, k) => {
       this.send({ type: 'conversation.item.create', item: { id: `${AGAIN}${k}`, ...item } });
     });
-    const line = this.conversation.captions.line(`${AGAIN}note_${performance.now()}`, 'system');
-    line.note = 'connected again; the agent was told what was said so far';
+    const { id } = this.conversation.captions.line(`${AGAIN}note_${performance.now()}`, 'system');
+    this.conversation.captions.note(id, 'connected again; the agent was told what was said so far');
   }
 
   take(event) {
@@ -169,18 +170,23 @@ export class Client {
     if (this.options !== undefined) this.options.settings = settings;
     if (this.phase !== 'open') return;
     if (name === 'microphone' || name === 'echoCancellation') {
-      try {
-        await this.microphone.open(settings);
-        await this.connection?.changeMicrophone();
-      } catch (error) {
-        this.fault = error instanceof Fault ? error : new Fault('internal', error.message);
-      }
-      this.changed();
+      await this.replaceMicrophone();
     } else if (name !== 'transport' && name !== 'key') {
       const session = sessionOf(settings, name !== 'voice');
       if (settings.instructions.trim() === '' && name === 'instructions') session.instructions = null;
       this.send({ type: 'session.update', session });
     }
+  }
+
+  async replaceMicrophone() {
+    try {
+      await this.microphone.open(this.options.settings);
+      await this.connection?.changeMicrophone();
+      this.fault = null;
+    } catch (error) {
+      this.fault = error instanceof Fault ? error : new Fault('internal', error.message);
+    }
+    this.changed();
   }
 
   /** Type instead of talking. It takes the place of an answer that still runs. */

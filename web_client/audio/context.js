@@ -21,6 +21,8 @@ export async function runningContext(files, options = {}) {
     await context.close();
     throw error instanceof Fault ? error : new Fault('unreachable', error.message); // the files did not come
   }
+  // a phone call, or another program that takes the device, suspends it
+  context.addEventListener('statechange', () => ['suspended', 'interrupted'].includes(context.state) && context.resume());
   return context;
 }
 

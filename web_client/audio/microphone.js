@@ -8,6 +8,7 @@ export class Microphone {
   constructor(onLevel) {
     this.onLevel = onLevel;
     this.onPcm = null;
+    this.onLost = null; // it was unplugged, or taken away
     this.stream = null;
     this.context = null;
     this.source = null;
@@ -20,7 +21,10 @@ export class Microphone {
     const stream = await this.ask(microphone, echoCancellation);
     this.stop();
     this.stream = stream;
-    for (const track of stream.getAudioTracks()) track.enabled = !this.muted;
+    for (const track of stream.getAudioTracks()) {
+      track.enabled = !this.muted;
+      track.addEventListener('ended', () => this.stream === stream && this.onLost?.());
+    }
     if (this.context === null) {
       this.context = await runningContext(['capture_worklet.js']);
       this.node = new AudioWorkletNode(this.context, 'capture', { numberOfOutputs: 1, channelCount: 1, channelCountMode: 'explicit' });

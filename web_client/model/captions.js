@@ -14,8 +14,9 @@ export class Captions {
     this.version = 0; // grows with every change: a view redraws when it differs
   }
 
-  touch() {
+  touch(line) {
     this.version++;
+    if (line !== undefined) line.version = this.version;
   }
 
   /** The line of an item; made if it is new. `after`: the item that it follows, null: the first, undefined: the newest. */
@@ -24,34 +25,35 @@ export class Captions {
     if (line !== undefined) return line;
     line = {
       id, who, text: '', final: false, note: '', heard: null, exact: false,
-      playedMs: 0, generatedMs: 0, done: false,
+      playedMs: 0, generatedMs: 0, done: false, version: 0,
     };
     const place = after === undefined ? -1 : this.lines.findIndex((other) => other.id === after);
     if (place >= 0) this.lines.splice(place + 1, 0, line);
     else this.lines.push(line);
     this.byId.set(id, line);
     while (this.lines.length > MAX_LINES) this.byId.delete(this.lines.shift().id);
-    this.touch();
+    this.touch(line);
     return line;
   }
 
   append(id, who, piece) {
-    this.line(id, who).text += piece;
-    this.touch();
+    const line = this.line(id, who);
+    line.text += piece;
+    this.touch(line);
   }
 
   set(id, who, text) {
     const line = this.line(id, who);
     line.text = text;
     line.final = true;
-    this.touch();
+    this.touch(line);
   }
 
   note(id, note) {
     const line = this.byId.get(id);
     if (line === undefined || line.note === note) return;
     line.note = note;
-    this.touch();
+    this.touch(line);
   }
 
   /** No more text of this line comes. */
@@ -59,7 +61,7 @@ export class Captions {
     const line = this.byId.get(id);
     if (line === undefined) return;
     line.done = true;
-    this.touch();
+    this.touch(line);
   }
 
   /** How far the audio of a line is, by the server's own count. */
@@ -68,7 +70,7 @@ export class Captions {
     if (line === undefined) return;
     line.playedMs = playedMs;
     line.generatedMs = generatedMs;
-    if (line.heard === null) this.touch();
+    if (line.heard === null) this.touch(line);
   }
 
   /** The line was cut when `ms` of its audio had been heard. */
@@ -78,7 +80,7 @@ export class Captions {
     line.playedMs = ms;
     line.heard = wordsUpTo(line.text, spoken(line));
     line.note = 'interrupted';
-    this.touch();
+    this.touch(line);
   }
 
   /** What the server remembers of a cut line, to the word. */
@@ -87,7 +89,7 @@ export class Captions {
     if (line === undefined || line.heard === null) return;
     line.heard = commonPrefix(line.text, text);
     line.exact = true;
-    this.touch();
+    this.touch(line);
   }
 
   remove(id) {

@@ -8,7 +8,7 @@ export class CaptionsView {
   constructor(list, announcer) {
     this.list = list;
     this.announcer = announcer;
-    this.shown = new Map(); // id -> { element, key }
+    this.shown = new Map(); // id -> { element, version }
     this.said = new Set();
     this.version = -1;
   }
@@ -30,19 +30,18 @@ export class CaptionsView {
   }
 
   place(captions, line, before) {
-    const pieces = captions.pieces(line);
-    const key = JSON.stringify([pieces, line.note, line.final]);
     let shown = this.shown.get(line.id);
-    if (shown === undefined || shown.key !== key) {
+    if (shown === undefined || shown.version !== line.version) {
+      const pieces = captions.pieces(line);
       const element = this.render(line, pieces);
       if (shown === undefined) this.list.append(element);
       else shown.element.replaceWith(element);
-      shown = { element, key };
+      shown = { element, version: line.version };
       this.shown.set(line.id, shown);
+      this.announce(line, pieces);
     }
     const next = before === null ? this.list.firstElementChild : before.nextElementSibling;
     if (next !== shown.element) this.list.insertBefore(shown.element, next);
-    this.announce(line, pieces);
     return shown.element;
   }
 
