@@ -29,7 +29,7 @@ _FLAGS = (
     "--disable-component-update", "--disable-sync", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
     "--autoplay-policy=no-user-gesture-required", "--allow-loopback-in-peer-connection",
 )  # fmt: skip
-_SPEECH_S, _SILENCE_S = 1.2, 3.0
+_SPEECH_S, _SILENCE_S = 1.2, 2.2
 _RATE = 48_000
 SENTENCE = "how is the weather in Paris today"
 
@@ -95,6 +95,12 @@ def serving(**flags: object) -> Iterator[ServerInAThread]:
     merged.update({key.replace("__", "."): value for key, value in flags.items()})
     with ServerInAThread(merged) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ServerInAThread]:
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_server.runtime.server import Server
-from tests.integration.web_client.conftest import SENTENCE, serving
+from tests.integration.web_client.conftest import SENTENCE, ServerInAThread, serving
 
 pytestmark = pytest.mark.integration
 
@@ -57,48 +57,50 @@ def metric(server: Server, line: str) -> float:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_talk_hear_interrupt_and_see_what_was_not_heard(open_page: OpenPage, transport: str):
-    with serving() as running:
-        page = open_page(running.url, transport)
-        page.click("#connect")
-        page.wait_for_selector(f".line.user .heard:text-is('{SENTENCE}')")
-        state(page, "speaking")
-        heard = page.evaluate(AFTER_AN_INTERRUPTION)
-        assert heard["loudest"] > 0.02, "the answer sounds"
-        assert heard["after"] < 0.002, "and is silent once it was interrupted"
-        page.wait_for_selector(".line.agent s")
-        cut = page.locator(".line.agent", has=page.locator("s")).first
-        assert len(cut.locator("s").inner_text()) > 10
-        assert cut.locator(".note").inner_text() == "interrupted"
-        state(page, "speaking")
-        times = page.evaluate(TIMES)
-        page.click("#connect")
-        state(page, "idle")
-        assert {"user", "think", "reply"} <= set(times["lanes"])
-        assert times["totals"]
-        assert all(s["played"] <= s["sent"] <= s["generated"] for s in times["samples"])
-        assert running.call(lambda s: metric(s, 'session_server_interruptions_total{kind="true"}'))
-        acks = 'session_server_playback_acks_total{outcome="%s"}'
-        assert running.call(lambda s: metric(s, acks % "accepted")) > 5
-        assert running.call(lambda s: metric(s, acks % "unknown")) == 0
+def test_talk_hear_interrupt_and_see_what_was_not_heard(
+    running: ServerInAThread, open_page: OpenPage, transport: str
+):
+    page = open_page(running.url, transport)
+    page.click("#connect")
+    page.wait_for_selector(f".line.user .heard:text-is('{SENTENCE}')")
+    state(page, "speaking")
+    heard = page.evaluate(AFTER_AN_INTERRUPTION)
+    assert heard["loudest"] > 0.02, "the answer sounds"
+    assert heard["after"] < 0.002, "and is silent once it was interrupted"
+    page.wait_for_selector(".line.agent s")
+    cut = page.locator(".line.agent", has=page.locator("s")).first
+    assert len(cut.locator("s").inner_text()) > 10
+    assert cut.locator(".note").inner_text() == "interrupted"
+    state(page, "speaking")
+    times = page.evaluate(TIMES)
+    page.click("#connect")
+    state(page, "idle")
+    assert {"user", "think", "reply"} <= set(times["lanes"])
+    assert times["totals"]
+    assert all(s["played"] <= s["sent"] <= s["generated"] for s in times["samples"])
+    assert running.call(lambda s: metric(s, 'session_server_interruptions_total{kind="true"}'))
+    acks = 'session_server_playback_acks_total{outcome="%s"}'
+    assert running.call(lambda s: metric(s, acks % "accepted")) > 5
+    assert running.call(lambda s: metric(s, acks % "unknown")) == 0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_lost_connection_comes_back_and_remembers(open_page: OpenPage, transport: str):
-    with serving() as running:
-        page = open_page(running.url, transport)
-        page.click("#connect")
-        page.wait_for_selector(f".line.user .heard:text-is('{SENTENCE}')")
-        state(page, "speaking")
-        running.call(_drop_all)
-        page.wait_for_selector(".line.system .note")
-        state(page, "listening", "hearing", "thinking", "speaking")
-        assert page.locator("#fault").is_hidden()
-        said = page.evaluate(
-            "import('/main.js').then(({ client }) => client.log.matching('out conversation.item.create again_'))"
-        )
-        assert said[0]["event"]["item"]["content"] == [{"type": "input_text", "text": SENTENCE}]
-        page.click("#connect")
+def test_a_lost_connection_comes_back_and_remembers(
+    running: ServerInAThread, open_page: OpenPage, transport: str
+):
+    page = open_page(running.url, transport)
+    page.click("#connect")
+    page.wait_for_selector(f".line.user .heard:text-is('{SENTENCE}')")
+    state(page, "speaking")
+    running.call(_drop_all)
+    page.wait_for_selector(".line.system .note")
+    state(page, "listening", "hearing", "thinking", "speaking")
+    assert page.locator("#fault").is_hidden()
+    said = page.evaluate(
+        "import('/main.js').then(({ client }) => client.log.matching('out conversation.item.create again_'))"
+    )
+    assert said[0]["event"]["item"]["content"] == [{"type": "input_text", "text": SENTENCE}]
+    page.click("#connect")
 
 
 def _drop_all(server: Server) -> None:
@@ -121,16 +123,16 @@ def test_a_full_server_says_so(open_page: OpenPage):
         state(first, "idle")
 
 
-def test_a_forbidden_microphone_says_so(open_page: OpenPage):
-    with serving() as running:
-        page = open_page(running.url)
-        page.evaluate(
-            "() => { navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError')); }"
-        )
-        page.click("#connect")
-        page.wait_for_selector("#fault:not([hidden])")
-        assert page.inner_text("#fault-title") == "The microphone is blocked."
-        assert running.call(lambda server: len(server.registry)) == 0
+def test_a_forbidden_microphone_says_so(running: ServerInAThread, open_page: OpenPage):
+    page = open_page(running.url)
+    before = running.call(lambda server: len(server.registry))
+    page.evaluate(
+        "() => { navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', 'NotAllowedError')); }"
+    )
+    page.click("#connect")
+    page.wait_for_selector("#fault:not([hidden])")
+    assert page.inner_text("#fault-title") == "The microphone is blocked."
+    assert running.call(lambda server: len(server.registry)) <= before
 
 
 def test_a_server_that_is_gone_says_so(open_page: OpenPage):
@@ -153,24 +155,25 @@ def test_a_key_that_is_missing_is_asked_for_and_used(open_page: OpenPage):
         page.click("#connect")
 
 
-def test_typing_and_settings_reach_the_server_on_a_phone(open_page: OpenPage):
-    with serving() as running:
-        page = open_page(
-            running.url, viewport={"width": 390, "height": 800}, color_scheme="dark", has_touch=True
-        )
-        wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert wide, "nothing sticks out to the side"
-        page.select_option("select[name=detection]", "manual")
-        page.fill("textarea[name=instructions]", "Answer in Latin.")
-        page.click("#connect")
-        state(page, "listening")
-        session = "import('/main.js').then(({ client }) => client.conversation.session)"
-        assert page.evaluate(session)["audio"]["input"]["turn_detection"] is None
-        assert page.evaluate(session)["instructions"] == "Answer in Latin."
-        page.fill("#typed-text", "Hello there")
-        page.press("#typed-text", "Enter")
-        page.wait_for_selector(".line.user .heard:text-is('Hello there')")
-        state(page, "speaking")
-        page.keyboard.press("Escape")
-        state(page, "listening")
-        page.click("#connect")
+def test_typing_and_settings_reach_the_server_on_a_phone(
+    running: ServerInAThread, open_page: OpenPage
+):
+    page = open_page(
+        running.url, viewport={"width": 390, "height": 800}, color_scheme="dark", has_touch=True
+    )
+    wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert wide, "nothing sticks out to the side"
+    page.select_option("select[name=detection]", "manual")
+    page.fill("textarea[name=instructions]", "Answer in Latin.")
+    page.click("#connect")
+    state(page, "listening")
+    session = "import('/main.js').then(({ client }) => client.conversation.session)"
+    assert page.evaluate(session)["audio"]["input"]["turn_detection"] is None
+    assert page.evaluate(session)["instructions"] == "Answer in Latin."
+    page.fill("#typed-text", "Hello there")
+    page.press("#typed-text", "Enter")
+    page.wait_for_selector(".line.user .heard:text-is('Hello there')")
+    state(page, "speaking")
+    page.keyboard.press("Escape")
+    state(page, "listening")
+    page.click("#connect")
