@@ -4,8 +4,8 @@ The counterpart of `speech_path` for autoregressive talkers (`streams_text`): on
 clauses, no codec stage. The talker makes a frame a step as long as it has text; frames gather at the vocoder until a
 chunk of the size that the chunk rule wants is there, or the answer has ended. Positions are samples of the stream.
 
-A chunk that waits for more frames is looked at again after 50 ms without any: while the talker serves others, or one
-of its steps is long, the listener's lead runs down all the same, and what there is has to go.
+A chunk that waits for more frames is looked at again when the time for making them is used up: while the talker serves
+others, or one of its steps is long, the listener's lead runs down all the same, and what there is has to go.
 
 Invariants: credits never exceed their edges; a message is the last thing that a step does; chunks are consecutive.
 """
@@ -29,7 +29,8 @@ from session_server.scheduler.urgency import ResponseUrgency, Step
 _MARGIN = 10
 """A chunk comes earlier than it must by this part of what is ahead of the listener: steps may take three times as long."""
 
-_LOOK_AGAIN_NS = 50 * NS_PER_MS
+_LOOK_AGAIN_NS = 20 * NS_PER_MS
+"""A chunk that waits is looked at again no sooner than this."""
 
 
 class PieceSplitter:
@@ -90,7 +91,7 @@ class StreamedSpeechPath:
         self._text_complete = False
         self._talked = False
         self._gathered = 0
-        self._looked_ns = 0
+        self._look_ns = self._rings_ns = 0
         self._timer: Timer | None = None
         self._ready_ns = 0
         self._finished = False
@@ -178,7 +179,7 @@ class StreamedSpeechPath:
         if self._gathered < size and not self._talked:
             if self._vocoder.is_waiting(self._key):
                 self._vocoder.hold(self._key)
-            if self._gathered >= self._smallest:
+            if self._gathered >= self._smallest and self._playhead.generated:
                 self._wait_for_frames(now)
             return
         most = size if self._stages.chunks.fixed else self._most
@@ -198,18 +199,22 @@ class StreamedSpeechPath:
             self._vocoder.ready(item)
 
     def _wait_for_frames(self, now: int) -> None:
-        self._looked_ns = now
-        if self._timer is None:
-            self._timer = self._vocoder.call_later(_LOOK_AGAIN_NS / NS_PER_S, self._look_again)
+        """Until `_look_ns`. One timer: one that rings too early is set anew."""
+        if self._timer is not None:
+            if self._rings_ns <= self._look_ns:
+                return
+            self._timer.cancel()
+        self._rings_ns = self._look_ns
+        delay_s = (self._look_ns - now) / NS_PER_S
+        self._timer = self._vocoder.call_later(delay_s, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = None
-        if self._ended:
-            return
         now = self._stages.clock.now()
-        left_ns = self._looked_ns + _LOOK_AGAIN_NS - now
-        if left_ns > 0:
-            self._timer = self._vocoder.call_later(left_ns / NS_PER_S, self._look_again)
+        if self._ended or self._vocoder.is_waiting(self._key):
+            return
+        if self._look_ns > now:
+            self._wait_for_frames(now)
         else:
             self._offer_vocoder(now)
 
@@ -231,7 +236,9 @@ class StreamedSpeechPath:
 
         slack = playhead.lead_ns(now) - transport_ns
         margin = talker_ns + (playhead.lead_ns(now) + have) // _MARGIN
-        return max(1, self._stages.chunks.size_ns(slack, first, making, margin) // unit)
+        size = self._stages.chunks.size_ns(slack, first, making, margin)
+        self._look_ns = now + max(_LOOK_AGAIN_NS, slack - margin - making(size))
+        return max(1, size // unit)
 
     # -- results
 
