@@ -216,7 +216,8 @@ class PlaybackLedger:
         return self._end is not None and self._played >= self._end
 
     def acknowledge(self, position: int, final: bool, buffered_ms: int, now: int) -> AckOutcome:
-        """The client says that it has played up to `position`; moves the frontier, never back."""
+        """The client says that it has played up to `position`; moves the frontier, never back. A listener who was not
+        to report (out of band, or before the extension) does not pace: nobody would notice that it fell silent."""
         if self.final:
             return AckOutcome.FINAL
         if position < self._acked:
@@ -227,7 +228,7 @@ class PlaybackLedger:
         self._played = max(self._played, position)
         self.last_ack_ns = now
         self.final = final
-        if not self.halted and not self.paced:
+        if self.acknowledged and not self.halted and not self.paced:
             self.estimated = False
             self._origin = now - position * NS_PER_S // self.rate
             self._horizon = now + (0 if final else buffered_ms) * NS_PER_MS

@@ -291,3 +291,12 @@ def test_silent_client_is_estimated_after_all():
     assert not book.fall_back()
     assert book.played(2 * NS_PER_S) == 1_000 * MS
     assert take(book, 2 * NS_PER_S) > 0
+
+
+def test_reports_that_nobody_asked_for_do_not_stall_the_hand_over():
+    """Out of band, or begun before the extension: such a listener may fall silent and nobody would notice."""
+    book = ledger()
+    book.add(pcm(3_000))
+    take(book, 0)
+    book.acknowledge(0, False, 100, 500 * NS_PER_MS)
+    assert take(book, 1_500 * NS_PER_MS) > 0
