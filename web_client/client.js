@@ -3,6 +3,7 @@
 // `phase`: idle, connecting, open, retrying. Invariants: at most one connection at a time; what a connection that is no longer
 // ours says is ignored; after a lost connection the new session is told what was said.
 
+import { outputIsMissing } from './audio/context.js';
 import { Microphone } from './audio/microphone.js';
 import { AGAIN, Conversation } from './model/conversation.js';
 import { EventLog } from './model/event_log.js';
@@ -95,6 +96,11 @@ export class Client {
     if (settings.transport === 'websocket') this.send({ type: 'session.update', session: sessionOf(settings) });
     this.conversation.timeline.mark('connection', now, again ? 'connected again' : 'connected');
     if (again) this.retell();
+    outputIsMissing().then((missing) => {
+      if (!missing || this.phase !== 'open') return;
+      this.fault = new Fault('no_output', 'the browser lists no audio output');
+      this.changed();
+    });
   }
 
   /** Tell a new session what was said in the one that was lost. */

@@ -26,6 +26,13 @@ export async function runningContext(files, options = {}) {
   return context;
 }
 
+/** Whether the browser knows of no loudspeaker at all. Only Chromium lists them unasked, and plays into nothing without one. */
+export async function outputIsMissing() {
+  if (!('setSinkId' in AudioContext.prototype)) return false;
+  const devices = await navigator.mediaDevices.enumerateDevices();
+  return devices.length > 0 && !devices.some((device) => device.kind === 'audiooutput');
+}
+
 /** What the sound card adds, in milliseconds. */
 export function latencyMs(context) {
   return 1000 * ((context.outputLatency || 0) + (context.baseLatency || 0));

@@ -35,6 +35,9 @@ CONNECT_IN_VAIN = """async () => {
   while (client.fault === null) await new Promise((done) => setTimeout(done, 20));
   return client.fault.kind;
 }"""
+UNNAMED = """() => [...document.querySelectorAll('button, input, select, textarea, canvas, meter, video, [tabindex]')]
+  .filter((e) => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
+  .map((e) => e.outerHTML)"""
 TIMES = """async () => {
   const { client } = await import('/main.js');
   const { timeline, turns } = client.conversation;
@@ -177,3 +180,26 @@ def test_typing_and_settings_reach_the_server_on_a_phone(
     page.keyboard.press("Escape")
     state(page, "listening")
     page.click("#connect")
+
+
+def test_the_page_works_by_keyboard_and_every_control_has_a_name(
+    running: ServerInAThread, open_page: OpenPage
+):
+    page = open_page(running.url)
+    assert page.evaluate(UNNAMED) == []
+    page.keyboard.press("Escape")
+    page.focus("#timeline")
+    for key in ("ArrowLeft", "ArrowLeft", "+"):
+        page.keyboard.press(key)
+    assert page.inner_text("#timeline-pause") == "Go on"
+    assert page.inner_text("#readout").endswith(" s")
+    page.keyboard.press("End")
+    assert page.inner_text("#timeline-pause") == "Pause"
+    page.focus("#connect")
+    page.keyboard.press("Enter")
+    state(page, "listening", "hearing")
+    page.keyboard.press("Alt+M")
+    assert page.get_attribute("#mute", "aria-pressed") == "true"
+    page.focus("#connect")
+    page.keyboard.press("Enter")
+    state(page, "idle")
