@@ -60,8 +60,7 @@ def page_of(reports: Named) -> Page:
         page.sections.append(Section(f"Sweep: {name}", text, SWEEP_TITLES, sweep_rows(one)))
     if sweeps and _can_draw(page):
         image = plots.sweep_plot([one for _, one in sweeps])
-        text = "Band: least to most of the seeds. Hollow: given up early. Dashed: sessions at the service level."
-        page.sections.append(Section("Sweeps", text, image=image))
+        page.sections.append(Section("Sweeps", _CURVES, image=image))
     for name, one in reports:
         if one.get("kind") == "compare":
             page.sections += _comparison(page, name, one)
@@ -130,6 +129,7 @@ _LEAD = (
     "Of the first session's answer under way: audio not yet heard; in a simulation all that was made, in a load run "
     "what has arrived at the client."
 )
+_CURVES = "Band: least to most of the seeds. Hollow: given up early. Dashed: sessions at the service level."
 _STAGES = "Share of the time that a stage was in a step, and jobs advanced by a step."
 
 
@@ -138,8 +138,15 @@ def _comparison(page: Page, name: str, one: Report) -> list[Section]:
         Section(f"{name}: {title}", comparison_notes(one), titles, rows)
         for title, titles, rows in comparison_tables(one)
     ]
-    if one["cells"] and _can_draw(page):
-        sections.append(Section(name, image=plots.comparison_plot(one)))
+    if not one["cells"] or not _can_draw(page):
+        return sections
+    sections.append(Section(name, image=plots.comparison_plot(one)))
+    if not one["sessions"]:
+        places = dict.fromkeys(tuple(cell["place"]) for cell in one["cells"])
+        for place in places:
+            cells = [cell for cell in one["cells"] if tuple(cell["place"]) == place]
+            title = f"{name}: curves, {place[1]}, {place[0]}"
+            sections.append(Section(title, _CURVES, image=plots.sweep_plot(cells)))
     return sections
 
 

@@ -87,7 +87,7 @@ def test_sweeps_and_comparisons_have_their_tables():
     )
     assert "210 (200-220)" in text
     assert "2.25 (2.00-2.50)" in text, "the ratio is taken seed by seed"
-    assert sum(section.image is not None for section in page.sections) == 2
+    assert sum(section.image is not None for section in page.sections) == 3
     for section in page.sections:
         assert all(len(row) == len(section.titles) for row in section.rows), section.title
 
