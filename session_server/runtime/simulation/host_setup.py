@@ -14,7 +14,9 @@ from session_server.scheduler.params import Chunking, PolicyName, SchedulerParam
 
 _UNPACED_S = 10_000.0
 _LEAD_CAP_S = {"fcfs": _UNPACED_S, "liveserve": 4.0, "deadline": 2.5}
-"""fcfs runs ahead without end, as today's servers do; liveserve stops at twice its safe lead and more."""
+"""fcfs runs ahead without end, as today's servers do; the others' caps are those that served them best."""
+_LIVESERVE = {"safe_lead_s": 0.5, "safe_share": 1.0}
+"""Its unknown constants: what a sweep found best for it (docs/policies.md)."""
 
 
 def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
@@ -24,6 +26,8 @@ def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
     values["chunk_ladder_s"] = tuple(values.get("chunk_ladder_s", known["chunk_ladder_s"]))
     stock = spec.chunking == "stock"
     values["lead_cap_s"] = _LEAD_CAP_S[spec.policy] + (values["chunk_ladder_s"][-1] * stock)
+    if spec.policy == "liveserve":
+        values.update(_LIVESERVE)
     if spec.policy == "fcfs":
         values["text_ahead_s"] = _UNPACED_S
     values["policy"] = PolicyName(spec.policy)
