@@ -8,8 +8,11 @@ import pytest
 
 from session_server.clock import VirtualClock
 from session_server.media import NS_PER_S
+from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
+from session_server.runtime.simulation.host_setup import scheduler_params
 from session_server.runtime.simulation.replica_figures import percentiles
+from session_server.scheduler.params import KvEviction
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import ResidencyParams, Start, Wanted
 
@@ -47,3 +50,10 @@ def test_turns_of_the_warm_up_do_not_count():
 def test_percentiles_are_values_that_occurred():
     assert percentiles([]) == {"p50": None, "p95": None, "p99": None}
     assert percentiles(range(100)) == {"p50": 50, "p95": 95, "p99": 99}
+
+
+def test_eviction_can_be_switched_off_as_yaml_spells_it():
+    for value in ("off", False):
+        spec = SimulationSpec(overrides=(("kv_eviction", value),))
+        params = scheduler_params(spec, find_profile(spec.profile))
+        assert params.kv_eviction is KvEviction.OFF

@@ -48,7 +48,7 @@ def _like(default: object, value: float | str) -> object:
     if isinstance(default, tuple):
         return tuple(float(part) for part in str(value).split("/"))
     if isinstance(default, enum.Enum):
-        return type(default)(value)
+        return type(default)("off" if value is False else value)  # YAML reads a bare off as false
     if isinstance(default, bool | int | float):
         return type(default)(value)
     return value
