@@ -1,4 +1,4 @@
-// Watches sound that passes: its level each 10 ms or so, and the context time of the first loud sample after silence.
+// Passes sound on as it is, and watches it: its level each 10 ms or so, and the context time of the first loud sample after silence.
 
 const LOUD = 0.004;
 const SILENCE_S = 0.2;
@@ -6,6 +6,7 @@ const SILENCE_S = 0.2;
 class Meter extends AudioWorkletProcessor {
   constructor() {
     super();
+    this.silence = new Float32Array(128);
     this.sum = 0;
     this.count = 0;
     this.blocks = 0;
@@ -13,9 +14,10 @@ class Meter extends AudioWorkletProcessor {
     this.began = null;
   }
 
-  process(inputs) {
+  process(inputs, outputs) {
     const input = inputs[0][0];
     if (input !== undefined) this.watch(input);
+    outputs[0].forEach((out, channel) => out.set(inputs[0][channel] ?? input ?? this.silence));
     if (++this.blocks % 4 === 0) {
       const level = this.count === 0 ? 0 : Math.sqrt(this.sum / this.count);
       this.port.postMessage({ level, began: this.began, lastLoud: this.lastLoud });

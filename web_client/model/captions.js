@@ -79,7 +79,7 @@ export class Captions {
     if (line === undefined || line.exact) return;
     line.playedMs = ms;
     line.heard = wordsUpTo(line.text, spoken(line));
-    line.note = 'interrupted';
+    if (line.note === '') line.note = 'interrupted';
     this.touch(line);
   }
 

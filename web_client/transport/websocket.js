@@ -27,9 +27,9 @@ export class WebSocketConnection {
     if (this.over) return void (await this.context.close());
     this.ring = new AudioWorkletNode(this.context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.ring.port.onmessage = ({ data }) => this.played(data);
-    const meter = new AudioWorkletNode(this.context, 'meter');
-    meter.port.onmessage = ({ data }) => this.events.onVoice(data.level);
-    this.ring.connect(meter).connect(this.context.destination);
+    this.meter = new AudioWorkletNode(this.context, 'meter');
+    this.meter.port.onmessage = ({ data }) => this.events.onVoice(data.level);
+    this.ring.connect(this.meter).connect(this.context.destination);
     return undefined;
   }
 

@@ -31,21 +31,30 @@ _FLAGS = (
 )  # fmt: skip
 _SPEECH_S, _SILENCE_S = 1.2, 2.2
 _RATE = 48_000
+_QUICK: dict[str, object] = {
+    "server.host": "127.0.0.1",
+    "server.port": 0,
+    "webrtc.host_addresses": ["127.0.0.1"],
+    "observability.loop_lag_ms": 60_000,
+    "drain.answer_s": 0.1,
+    "drain.close_s": 1.0,
+}
 SENTENCE = "how is the weather in Paris today"
 
 
 class ServerInAThread:
-    """Started by `serving`; `call` runs a function on its loop."""
+    """`call` runs a function on its loop. `file` None: the default configuration."""
 
-    def __init__(self, flags: dict[str, object]) -> None:
-        self._flags = flags
+    def __init__(self, file: Path | None, flags: dict[str, object]) -> None:
+        self._file = file
+        self._flags = {**_QUICK, **flags}
         self._ready: queue.Queue[Server | BaseException] = queue.Queue()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
 
     async def _live(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         try:
-            server = Server(load(Path("configs/sim.yaml"), flags=self._flags).config)
+            server = Server(load(self._file, flags=self._flags).config)
             await server.start()
         except BaseException as fault:
             self._ready.put(fault)
@@ -82,18 +91,12 @@ class ServerInAThread:
 def serving(**flags: object) -> Iterator[ServerInAThread]:
     """`flags`: configuration keys with two underscores for the dot."""
     merged: dict[str, object] = {
-        "server.host": "127.0.0.1",
-        "server.port": 0,
-        "webrtc.host_addresses": ["127.0.0.1"],
-        "observability.loop_lag_ms": 60_000,
-        "drain.answer_s": 0.1,
-        "drain.close_s": 1.0,
         "graph.stages.asr.options.text": SENTENCE,
         "graph.stages.thinker.options.words": 300,
         "graph.stages.thinker.options.max_tokens": 4000,
     }
     merged.update({key.replace("__", "."): value for key, value in flags.items()})
-    with ServerInAThread(merged) as running:
+    with ServerInAThread(Path("configs/sim.yaml"), merged) as running:
         yield running
 
 
@@ -108,12 +111,17 @@ def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody who speaks again and again, with pauses; the browser plays it in a circle."""
     file = tmp_path_factory.mktemp("microphone") / "speech.wav"
     sound = [speechlike(_SPEECH_S, _RATE, 1, rms=5000.0), np.zeros(int(_SILENCE_S * _RATE))]
+    write_sound(file, np.concatenate(sound).astype("<i2").tobytes())
+    return file
+
+
+def write_sound(file: Path, pcm: bytes) -> None:
+    """s16le at 48 kHz, as Chromium wants it."""
     with wave.open(str(file), "wb") as out:
         out.setnchannels(1)
         out.setsampwidth(2)
         out.setframerate(_RATE)
-        out.writeframes(np.concatenate(sound).astype("<i2").tobytes())
-    return file
+        out.writeframes(pcm)
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,21 @@ AFTER_AN_INTERRUPTION = """async () => {
   const cut = () => client.conversation.timeline.marks.filter((mark) => mark.kind === 'barge_in').length;
   const before = cut();
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const { context, meter } = client.connection;
+  const ear = context.createAnalyser(); // where the loudspeaker is
+  meter.connect(ear);
+  const samples = new Float32Array(ear.fftSize);
+  const loudness = () => {
+    ear.getFloatTimeDomainData(samples);
+    return Math.max(...samples.map(Math.abs));
+  };
   let loudest = 0;
   while (cut() === before) {
-    loudest = Math.max(loudest, client.levels.voice);
+    loudest = Math.max(loudest, loudness());
     await pause(10);
   }
-  await pause(150);
-  return { loudest, after: client.levels.voice, state: client.conversation.state };
+  await pause(200);
+  return { loudest, after: loudness() };
 }"""
 CONNECT_IN_VAIN = """async () => {
   const { client } = await import('/main.js');
