@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from engines.base import Stage
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
@@ -31,6 +31,9 @@ Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
 _CLAUSE_S = 2.0
 """A typical clause, for the talker's share."""
+_LATE_NS = 50 * NS_PER_MS
+"""A chunk that comes so long after its listener should have run dry, as far as the host knows, is late: a sign before
+gaps of 100 ms, which are what must not be."""
 _CHUNK_WEIGHT = 0.05
 _REFUSING_NS = 60 * NS_PER_S
 _REASONS = {
@@ -146,8 +149,7 @@ class TurnGate:
             if response.chunks:
                 self._learn_chunk(audio_s / response.chunks)
             if response.epoch is not None:
-                # playback began some time after the first chunk left; half of the way there and back is no excuse any more
-                in_time = playhead.least_ns >= -self._stages.params.transport_ns // 2
+                in_time = playhead.least_ns >= -_LATE_NS
                 inside = len(self._inside) + 1
                 self._headroom.answered(in_time, self._is_refusing(now), inside, now)
         self._climb(now)

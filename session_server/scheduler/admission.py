@@ -131,8 +131,8 @@ class Headroom:
     """How much of what may be in use is given to sessions: more while answers come in time, less when they do not.
 
     Predictions know what steps cost, not how close to that the scheduler can work. So sessions begin with `_FIRST` of
-    the bound. Answers that come in time add a little, while sessions are being refused; one that came late takes a
-    tenth away, once in `_REST_NS`: sessions last for minutes, so what is taken away has to be waited for.
+    the bound. Answers that come in time add a little, beyond that share only while sessions are being refused; one that
+    came late takes a tenth away, once in `_REST_NS`: sessions last for minutes, so what is taken has to be waited for.
     """
 
     _FIRST = 0.65
@@ -149,8 +149,9 @@ class Headroom:
 
     def answered(self, in_time: bool, refusing: bool, responses: int, now: int) -> None:
         """One of so many answers ended; `refusing`: sessions were turned away lately, so more room would be used."""
-        if in_time and refusing and now >= self._rest_until_ns:
-            self.share = min(self._MOST, self.share + self._more / max(1, responses))
+        if in_time and now >= self._rest_until_ns:
+            most = self._MOST if refusing else max(self._FIRST, self.share)
+            self.share = min(most, self.share + self._more / max(1, responses))
         elif not in_time and now >= self._rest_until_ns:
             self.share = max(self._LEAST, self.share * self._LESS)
             self._more = self._MORE

@@ -246,6 +246,9 @@ def test_sessions_get_less_room_when_answers_come_late_and_more_while_they_are_t
     for late in range(2000):
         room.answered(False, True, 40, late * 6 * S)
     assert 0.3 < room.share < 0.5
+    for _ in range(10_000):
+        room.answered(True, False, 40, 10**15)
+    assert room.share == pytest.approx(first), "what a bad hour took comes back by itself"
 
 
 def test_a_playhead_knows_how_close_its_listener_came_to_running_dry():
