@@ -29,7 +29,9 @@ def counts() -> Iterator[tuple[str, str, ast.expr | None]]:
                 continue
             named = {keyword.arg: keyword.value for keyword in node.keywords}
             label = node.args[1] if len(node.args) > 1 else named.get("label")
-            if isinstance(first.value, str) and first.value.isidentifier():  # str.count(" ") is none
+            if (
+                isinstance(first.value, str) and first.value.isidentifier()
+            ):  # str.count(" ") is none
                 yield f"{path.name}:{node.lineno}", first.value, label
 
 
