@@ -31,7 +31,7 @@ Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
 _CLAUSE_S = 2.0
 """A typical clause, for the talker's share."""
-_LATE_NS = 50 * NS_PER_MS
+_LATE_NS = 35 * NS_PER_MS
 """A chunk that comes so long after its listener should have run dry, as far as the host knows, is late: a sign before
 gaps of 100 ms, which are what must not be."""
 _CHUNK_WEIGHT = 0.05
