@@ -11,12 +11,21 @@ export class CaptionsView {
     this.shown = new Map(); // id -> { element, version }
     this.said = new Set();
     this.version = -1;
+    this.atEnd = true;
+    list.addEventListener('scroll', () => {
+      this.atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 60;
+    });
+    new ResizeObserver(() => this.follow()).observe(list);
+  }
+
+  /** Stay at the newest line, unless the user has gone up. */
+  follow() {
+    if (this.atEnd) this.list.scrollTop = this.list.scrollHeight;
   }
 
   draw(captions) {
     if (captions.version === this.version) return;
     this.version = captions.version;
-    const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 60;
     const live = new Set(captions.lines.map((line) => line.id));
     for (const [id, { element }] of this.shown) {
       if (live.has(id)) continue;
@@ -26,7 +35,7 @@ export class CaptionsView {
     }
     let before = null;
     for (const line of captions.lines) before = this.place(captions, line, before);
-    if (atEnd) this.list.scrollTop = this.list.scrollHeight;
+    this.follow();
   }
 
   place(captions, line, before) {
