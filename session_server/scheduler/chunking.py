@@ -23,7 +23,7 @@ class ChunkSizes:
         self._fixed = params.chunking is Chunking.FIXED
         self._ladder = tuple(int(step * NS_PER_S) for step in params.chunk_ladder_s)
         self.longer = False
-        """Under overload: the margin of one step is given up for a larger chunk, which costs less for each second."""
+        """Under overload: half of the margin is given up for a larger chunk, which costs less for each second."""
 
     @property
     def fixed(self) -> bool:
@@ -44,7 +44,7 @@ class ChunkSizes:
             second = making(self._ladder[0])
             return next((size for size in self._ladder if size >= second), self._ladder[-1])
         margin_ns = making(self._ladder[0]) if margin_ns is None else margin_ns
-        left_ns = slack_ns - (0 if self.longer else margin_ns)
+        left_ns = slack_ns - (margin_ns // 2 if self.longer else margin_ns)
         for size in reversed(self._ladder):
             if making(size) <= left_ns:
                 return size
