@@ -134,11 +134,14 @@ def _apply(
             run[name] = _value(SimulationSpec, name, text, name)
         else:
             overrides.append((name, _parsed(text)))
-    changed = replace(
-        scenario,
-        workload=replace(scenario.workload, **workload),
-        network=replace(scenario.network, **network),
-    )
+    try:
+        changed = replace(
+            scenario,
+            workload=replace(scenario.workload, **workload),
+            network=replace(scenario.network, **network),
+        )
+    except ValueError as fault:
+        raise ConfigError(f"--set: {fault}") from fault
     return changed, run, tuple(overrides)
 
 

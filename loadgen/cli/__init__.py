@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SessionServerError as fault:
         console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
         return FAILED
+    except OSError as fault:  # a file that cannot be read or written, mostly
+        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
+        return FAILED
     except KeyboardInterrupt:
         console.print("session-loadgen: interrupted; no report was written", markup=False)
         return INTERRUPTED

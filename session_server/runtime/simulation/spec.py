@@ -7,6 +7,7 @@ probabilities in 0..1. Where the defaults come from stands in docs/simulation.md
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from session_server.runtime.simulation.trace import Trace
 
 POLICIES = ("fcfs", "liveserve", "deadline")
 CHUNKINGS = ("stock", "adaptive")
+_LONGEST_MS = 60_000.0
 ARRIVALS = ("closed", "poisson", "gamma", "ramp", "trace")
 
 
@@ -111,6 +113,20 @@ class NetworkModel:
     ack_interval_ms: int = 200
     preroll_ms: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in (
+            "delay_ms",
+            "jitter_ms",
+            "loss",
+            "loss_delay_ms",
+            "ack_interval_ms",
+            "preroll_ms",
+        ):
+            value = getattr(self, name)
+            most = 1.0 if name == "loss" else _LONGEST_MS
+            if not 0 <= value <= most:  # false for a NaN too
+                raise ValueError(f"network.{name} must be in 0..{most:g}, not {value}")
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationSpec:
@@ -159,6 +175,12 @@ class SimulationSpec:
             raise ValueError("need at least one session a replica")
         if self.seconds <= self.warm_up_s:
             raise ValueError("the run must be longer than its warm-up")
+        for name in ("slices_ms", "tokens_run", "frames_run"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name, value in self.overrides:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, not {value}")
 
 
 @dataclass(slots=True)

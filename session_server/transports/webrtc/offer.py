@@ -23,6 +23,10 @@ MAX_CANDIDATES = 32
 DEFAULT_MESSAGE_BYTES = 65_536
 """What a peer takes that does not say it (RFC 8841)."""
 
+LEAST_MESSAGE_BYTES = 1024
+"""A client that takes less could not be told of its session."""
+
+_DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\b", re.MULTILINE)
 _VIDEO_CODECS = ("video/vp8", "video/h264")
 _MESSAGE_SIZE = re.compile(r"^a=max-message-size:(\d{1,12})\s*$", re.MULTILINE)
 
@@ -49,9 +53,13 @@ def read_offer(raw: bytes) -> Offer:
         raise _invalid("The offer is not UTF-8 text.") from None
     if not text.lstrip().startswith("v=0"):
         raise _invalid("The offer is not SDP: it does not begin with 'v=0'.")
-    text = _reachable(text)
+    text = _with_directions(_reachable(text))
     _check(_parsed(text).media)
     size = _MESSAGE_SIZE.search(text)
+    if size is not None and 0 < int(size[1]) < LEAST_MESSAGE_BYTES:
+        raise _invalid(
+            f"Messages of at most {size[1]} bytes hold no event: max-message-size must be {LEAST_MESSAGE_BYTES} or more."
+        )
     return Offer(
         text,
         "m=application" in text,
@@ -111,6 +119,23 @@ def _reachable(text: str) -> str:
                 continue
         kept.append(line)
     return "\r\n".join(kept) + "\r\n"
+
+
+def _with_directions(text: str) -> str:
+    """Says what a section without a direction means: sendrecv, or what stands for the whole session (RFC 8866, 6.7).
+
+    aiortc negotiates by what is written.
+    """
+    session, *sections = re.split(r"(?m)^(?=m=)", text)
+    common = _DIRECTION.search(session)
+    line = f"{common[0] if common else 'a=sendrecv'}\r\n"
+    said = [
+        section + line
+        if section.startswith(("m=audio", "m=video")) and not _DIRECTION.search(section)
+        else section
+        for section in sections
+    ]
+    return session + "".join(said)
 
 
 def _invalid(message: str) -> ClientFault:

@@ -193,3 +193,15 @@ def test_compare_puts_a_variant_beside_its_base(tmp_path: Path, capsys: pytest.C
     assert "| plain | 3 |" in shown
     assert "ratios to plain, seed by seed" in shown
     assert "wide" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_a_line_not_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["simulate", *SHORT, "--sessions", "1", "--report", str(tmp_path)]) == 3
+    assert str(tmp_path) in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_network_that_cannot_be_is_a_line_not_a_traceback(capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", *SHORT, "--set", "network.loss=2"]) == 2
+    assert "network.loss" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from session_server.errors import ClientFault
@@ -112,3 +114,23 @@ def test_what_is_wrong_is_said(text: str, code: str, says: str):
 def test_bytes_that_are_no_text_are_refused():
     with pytest.raises(ClientFault, match="UTF-8"):
         read_offer(b"v=0\n\xff\xfe")
+
+
+def test_an_offer_without_a_direction_is_sendrecv():
+    bare = GOOD.replace("a=sendrecv\n", "")
+    assert "a=sendrecv" not in bare
+    assert read(bare).sdp.count("a=sendrecv") == 1
+
+
+def test_a_direction_of_the_whole_session_holds_for_its_sections():
+    bare = GOOD.replace("a=sendrecv", "a=x-nothing")
+    text = bare.replace("m=audio", "a=inactive\nm=audio", 1)
+    with pytest.raises(ClientFault, match="inactive"):
+        read(text)
+
+
+def test_a_client_whose_messages_hold_no_event_is_refused():
+    assert "a=max-message-size:" in GOOD
+    text = re.sub(r"max-message-size:\d+", "max-message-size:1", GOOD)
+    with pytest.raises(ClientFault, match="max-message-size"):
+        read(text)
