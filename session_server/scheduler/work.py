@@ -60,10 +60,6 @@ class WorkItem(Value, frozen=True):
     def slack_ns(self, now: int) -> int:
         return self.latest_ns - now
 
-    def is_nearly_dry(self, now: int, threshold_ns: int) -> bool:
-        """A listener would soon hear a gap."""
-        return self.kind is Kind.PLAYING and self.slack_ns(now) < threshold_ns
-
 
 class Choice(Value, frozen=True):
     """Advance this item's job by at most `units`."""

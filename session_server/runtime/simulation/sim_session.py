@@ -217,11 +217,6 @@ class SimSession:
             self._alarm.cancel()
         self._post(messages.CloseSession(self.name))
 
-    def snapshot_ms(self, response_id: str) -> float | None:
-        """Milliseconds of this response that the server believes to be played."""
-        snapshot = self.core.snapshot(response_id)
-        return None if snapshot is None else snapshot.played * 1000 / snapshot.rate
-
 
 _CARRY_OUT: dict[type, Callable[[SimSession, Any, int], None]] = {
     actions.SendAudio: SimSession._send,

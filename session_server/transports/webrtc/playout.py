@@ -163,10 +163,6 @@ class Playout:
 
     # -- looking
 
-    @property
-    def queued_frames(self) -> int:
-        return sum(stream.frames for stream in self._streams)
-
     def starts_at(self, response_id: str) -> int:
         """The frame in which this response will sound next, if nothing comes in between."""
         index = self.next_index + self._quiet
