@@ -34,15 +34,18 @@ class ModelEntry:
 def default_root() -> Path:
     """The cache folder: `$SESSION_SERVER_MODELS`, else a folder below the platform's cache folder."""
     chosen = os.environ.get(ENVIRONMENT_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
+    return Path(chosen).expanduser() if chosen else cache_folder() / LAYOUT
+
+
+def cache_folder() -> Path:
+    """This program's folder below the platform's cache folder."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "session-server" / LAYOUT
+    return base / "session-server"
 
 
 class ModelStore:

@@ -95,6 +95,14 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 def _add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (server.host)")
     parser.add_argument("--port", type=int, help="port to listen on, 0: any free one (server.port)")
+    parser.add_argument(
+        "--tls-self-signed",
+        action="store_true",
+        default=None,
+        help="https and wss with a certificate of the server's own (server.tls_self_signed)",
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="certificate in PEM (server.tls_cert)")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key (server.tls_key)")
 
 
 def _serve(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -104,6 +112,7 @@ def _serve(commands: _Commands[argparse.ArgumentParser]) -> None:
         "run the server until it is told to stop",
         "  session-server serve\n"
         "  session-server serve --host 0.0.0.0 --port 8000 --config mine.yaml\n"
+        "  session-server serve --host 0.0.0.0 --tls-self-signed   for microphones on other machines\n"
         "  SESSION_SERVER__AUTH__KEYS='[my-key]' session-server serve\n\n"
         "The first SIGTERM or Ctrl-C lets running answers end; a second one ends at once.",
         "session_server.cli.serving:serve",
@@ -151,6 +160,12 @@ def _talk(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--url",
         default="ws://127.0.0.1:8000/v1/realtime",
         help="the server's address; HOST:PORT is enough (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="for wss: trust this certificate (PEM) too; that of this machine's own server is trusted",
     )
     parser.add_argument("--key", help="key, if the server wants one (default: $OPENAI_API_KEY)")
     parser.add_argument(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from rich.markup import escape
+
 from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import patient, settings
@@ -13,6 +15,7 @@ from session_server.runtime.last_threads import leave_without_stuck_threads
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.offline import require_writable
+from session_server.runtime.own_certificate import names_of_this_machine
 from session_server.runtime.server import Server, serve as serve_until_told
 
 
@@ -26,7 +29,15 @@ def serve(options: argparse.Namespace) -> int:
 
 async def _announce(server: Server) -> bool:
     assert server.address is not None
-    console.print(f"[green]ready[/green]  {server.address.ws}")
+    console.print(f"[green]ready[/green]  {escape(server.address.ws)}")
+    if server.config.server.web_client:
+        for url in server.address.pages(names_of_this_machine(server.address.host)):
+            console.print(f"[green]page[/green]   {escape(url)}")
+    if server.tls is not None:
+        made = "new" if server.tls.new else "kept"
+        kind = f"self-signed, {made}" if server.tls.self_signed else "yours"
+        console.print(f"[dim]certificate ({kind}): {escape(str(server.tls.certificate))}[/dim]")
+        console.print(f"[dim]its SHA-256 fingerprint: {server.tls.fingerprint}[/dim]")
     console.print("[dim]Ctrl-C stops: running answers may end; a second one ends at once[/dim]")
     return True
 

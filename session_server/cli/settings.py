@@ -16,6 +16,9 @@ _PATIENT_LAG_MS = 2000
 _KEYS = {
     "host": "server.host",
     "port": "server.port",
+    "tls_cert": "server.tls_cert",
+    "tls_key": "server.tls_key",
+    "tls_self_signed": "server.tls_self_signed",
     "models": "models.folder",
     "log_level": "observability.log_level",
     "log_format": "observability.log_format",

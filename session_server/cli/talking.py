@@ -13,17 +13,19 @@ from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.offline import require_writable
 from session_server.runtime.sound_files import write_wav
+from session_server.runtime.tls import client_tls
 
 
 def talk(options: argparse.Namespace) -> int:
     if options.wav and options.output is not None:
         require_writable(options.output)
     key = options.key or os.environ.get("OPENAI_API_KEY")
+    tls = None if options.tls_cert is None else client_tls(options.tls_cert)
     if not options.wav:
-        run(talking.talk(options.url, key, options.turn_detection, tell))
+        run(talking.talk(options.url, key, options.turn_detection, tell, tls))
         return 0
     answers = run(
-        talking.talk_recorded(options.url, key, options.turn_detection, options.wav, tell)
+        talking.talk_recorded(options.url, key, options.turn_detection, options.wav, tell, tls)
     )
     if options.output is not None:
         write_wav(options.output, answers)

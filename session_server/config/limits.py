@@ -114,6 +114,7 @@ def check(config: Config, where: Where) -> None:
         problem = say(values[text])
         if problem:
             raise ConfigError(f"{text}: {problem} ({where(text)})")
+    _tls(config, where)
 
 
 def _default_bounds(key: str) -> tuple[float, float]:
@@ -129,12 +130,27 @@ def _within(key: str, value: float, bounds: tuple[float, float], where: Where) -
         raise ConfigError(f"{key}: {value} is not within {low:g} and {high:g} ({where(key)})")
 
 
+def _tls(config: Config, where: Where) -> None:
+    server = config.server
+    if server.tls_key is not None and server.tls_cert is None:
+        key, problem = "server.tls_key", "a key without its certificate, server.tls_cert"
+    elif server.tls_self_signed and server.tls_cert is not None:
+        key, problem = "server.tls_self_signed", "there is a certificate, server.tls_cert"
+    else:
+        return
+    raise ConfigError(f"{key}: {problem} ({where(key)})")
+
+
 def _not_empty(value: object) -> str | None:
     return None if value else "must not be empty"
 
 
 def _not_blank(value: object) -> str | None:
     return "must not be empty; null records nothing" if value is not None and not value else None
+
+
+def _not_blank_file(value: object) -> str | None:
+    return "must not be empty; null: no file" if value is not None and not value else None
 
 
 def _proper_keys(value: object) -> str | None:
@@ -165,6 +181,8 @@ def _addresses(value: object) -> str | None:
 _TEXTS: dict[str, Callable[[object], str | None]] = {
     "server.host": _not_empty,
     "server.model": _not_empty,
+    "server.tls_cert": _not_blank_file,
+    "server.tls_key": _not_blank_file,
     "session.voice": _not_empty,
     "models.voices": _not_empty,
     "auth.keys": _proper_keys,

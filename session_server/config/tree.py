@@ -16,7 +16,8 @@ from session_server.scheduler.params import SchedulerParams
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """The listening socket, HTTP and WebSocket. `web_client`: the page at `/`."""
+    """The listening socket, HTTP and WebSocket. `web_client`: the page at `/`. `tls_cert`, `tls_key`: files in PEM (the key
+    may be in the same file); `tls_self_signed`: a certificate of the server's own instead."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -29,6 +30,9 @@ class ServerConfig:
     outbox_wait_s: float = 10.0
     send_buffer_bytes: int = 64 * 1024
     web_client: bool = True
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_self_signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from session_server.clock import Clock, MonotonicClock
 from session_server.errors import ConfigError, SessionServerError
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.speaker import Part, Speaker
+from session_server.runtime.tls import client_tls
 
 FRAME_MS = 20
 FRAME_BYTES = OUTPUT_RATE * FRAME_MS // 1000 * 2
@@ -273,10 +275,14 @@ def websocket_url(address: str) -> str:
 
 @asynccontextmanager
 async def connected(
-    url: str, *, key: str | None = None, clock: Clock | None = None
+    url: str,
+    *,
+    key: str | None = None,
+    clock: Clock | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect to what `websocket_url` makes of `url`, read, and wait for `session.created`. Raises ClientError
-    when there is no such server."""
+    """Connect to what `websocket_url` makes of `url`, read, and wait for `session.created`. `tls` None: `client_tls()`.
+    Raises ClientError when there is no such server."""
     url = websocket_url(url)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     query = "&" if "?" in url else "?"
@@ -286,9 +292,14 @@ async def connected(
             additional_headers=headers,
             compression=None,
             proxy=None,
+            ssl=(tls or client_tls()) if url.startswith("wss:") else None,
             max_size=_MAX_FRAME,
             close_timeout=2,
         )
+    except ssl.SSLCertVerificationError as error:
+        raise ClientError(
+            f"cannot connect to {url}: its certificate is not trusted: {error.verify_message}"
+        ) from None
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise ClientError(f"cannot connect to {url}: {error}") from None
     client = Client(socket, clock or MonotonicClock())

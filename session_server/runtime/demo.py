@@ -66,8 +66,9 @@ async def demonstrate(
     """Hold the conversation. `tell(who, text)` is called as it goes on."""
     assert server.address is not None
     tell("note", f"speaking to {server.address.ws}")
-    keys = server.config.auth.keys
-    async with connected(server.address.ws, key=keys[0] if keys else None) as client:
+    key = next(iter(server.config.auth.keys), None)
+    tls = server.tls_to_itself()
+    async with connected(server.address.ws, key=key, tls=tls) as client:
         await client.update(session_settings(None, _TURN_DETECTION))
         async with microphone(client):
             exchange, legs = await _question(server, client, clips[0], tell)

@@ -12,7 +12,8 @@ import errno
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +50,7 @@ from session_server.runtime.record_file import RecordFile, open_record
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
 from session_server.runtime.session_factory import SessionFactory, default_session
 from session_server.runtime.session_task import SessionTask
+from session_server.runtime.tls import Tls, server_tls
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.websocket import WebSocketOutbox
 
@@ -64,21 +66,34 @@ class Address:
 
     host: str
     port: int
+    secure: bool = False
 
     @property
     def http(self) -> str:
-        return f"http://{self._authority}"
+        return f"http{'s' * self.secure}://{self._authority}"
 
     @property
     def ws(self) -> str:
-        return f"ws://{self._authority}/v1/realtime"
+        return f"ws{'s' * self.secure}://{self._authority}/v1/realtime"
+
+    def pages(self, names: Iterable[str]) -> list[str]:
+        """Where browsers find the page: on this machine, and for a server on every interface at its other `names` too."""
+        if self.host not in _EVERYWHERE:
+            return [f"{self.http}/"]
+        return [
+            f"http{'s' * self.secure}://{_bracketed(n)}:{self.port}/" for n in names if n != "::1"
+        ]
 
     @property
     def _authority(self) -> str:
-        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        if ":" in name and not name.startswith("["):
-            name = f"[{name}]"
-        return f"{name}:{self.port}"
+        return f"{_bracketed(_EVERYWHERE.get(self.host, self.host))}:{self.port}"
+
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name
 
 
 class Server:
@@ -103,6 +118,7 @@ class Server:
             HostReport(self.metrics),
         )
         self.calls: Calls | None = None
+        self.tls: Tls | None = None
         self._runner: web.AppRunner | None = None
         self._record: RecordFile | None = None
         self._lag = LoopLag(self._on_lag)
@@ -144,6 +160,7 @@ class Server:
 
     async def _listen(self) -> None:
         server = self.config.server
+        self.tls = server_tls(self.config)
         rules = default_session(self.config, voices(self.config.models.voices))
         secrets = ClientSecrets(self.config.auth.max_secrets)
         make_endpoint = SessionFactory(
@@ -178,12 +195,17 @@ class Server:
             app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, server.host, server.port, backlog=512)
+        context = None if self.tls is None else self.tls.context
+        site = web.TCPSite(self._runner, server.host, server.port, backlog=512, ssl_context=context)
         try:
             await site.start()
         except OSError as error:
             raise ConfigError(_cannot_listen(server.host, server.port, error)) from None
-        self.address = Address(server.host, self._runner.addresses[0][1])
+        self.address = Address(server.host, self._runner.addresses[0][1], self.tls is not None)
+
+    def tls_to_itself(self) -> ssl.SSLContext | None:
+        """For a client in this process; None: the server speaks plain HTTP."""
+        return None if self.tls is None else self.tls.to_itself()
 
     # -- the seam to the host
 

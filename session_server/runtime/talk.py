@@ -7,6 +7,7 @@ real time; the answer is heard to its end before the next one.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,10 +30,12 @@ _FRAME = OUTPUT_RATE * FRAME_MS // 1000
 _HELD_FRAMES = 50
 
 
-async def talk(url: str, key: str | None, turn_detection: str, tell: Tell) -> None:
+async def talk(
+    url: str, key: str | None, turn_detection: str, tell: Tell, tls: ssl.SSLContext | None = None
+) -> None:
     """Microphone and loudspeaker, until the connection ends or the task is cancelled."""
     device = _sound_device()
-    async with connected(url, key=key) as client:
+    async with connected(url, key=key, tls=tls) as client:
         await client.update(session_settings(None, turn_detection))
         client.on_event = lambda arrived: _told(arrived, tell)
         async with _devices(device, client), microphone(client, play=False):
@@ -43,12 +46,17 @@ async def talk(url: str, key: str | None, turn_detection: str, tell: Tell) -> No
 
 
 async def talk_recorded(
-    url: str, key: str | None, turn_detection: str, files: list[Path], tell: Tell
+    url: str,
+    key: str | None,
+    turn_detection: str,
+    files: list[Path],
+    tell: Tell,
+    tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """Each file is one spoken turn; returns all answers, one after the other."""
     turns = [read_sound(file) for file in files]
     answers = bytearray()
-    async with connected(url, key=key) as client:
+    async with connected(url, key=key, tls=tls) as client:
         await client.update(session_settings(None, turn_detection))
         client.on_event = lambda arrived: _told(arrived, tell)
         async with microphone(client):
