@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from aiortc import (
     MediaStreamTrack,
@@ -59,7 +59,14 @@ class Ending(enum.StrEnum):
 class Call:
     """`answer` the offer, then `run` until the call is over; `close` where it never ran."""
 
-    def __init__(self, call_id: str, offer: Offer, limits: WebRtcLimits) -> None:
+    def __init__(
+        self,
+        call_id: str,
+        offer: Offer,
+        limits: WebRtcLimits,
+        connected: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`connected` is called when the way to the client is open."""
         self.call_id = call_id
         self._offer = offer
         self._limits = limits
@@ -71,6 +78,7 @@ class Call:
         self._over = asyncio.Event()
         self.ending: Ending | None = None
         self._connected = False
+        self._tell_connected = connected
         self._heard_at = self._loop.time()
         self._packets: int | None = None
         self._probe: RTCDataChannel | None = None
@@ -104,6 +112,10 @@ class Call:
     def hang_up(self) -> None:
         """End the call now. Idempotent."""
         self._end(Ending.HUNG_UP)
+
+    def give_up(self) -> None:
+        """End a call that does not connect."""
+        self._end(Ending.NOT_CONNECTED)
 
     # -- life
 
@@ -169,6 +181,7 @@ class Call:
         state = self._peer.connectionState
         if state == "connected":
             self._connected = True
+            self._tell_connected()
             self._heard_at = self._loop.time()
         elif state in ("closed", "failed"):
             self._end(Ending.CLIENT_CLOSED if self._connected else Ending.NOT_CONNECTED)
