@@ -103,6 +103,31 @@ def comparison(plan: Plan, cells: Sequence[Mapping[str, Any]], complete: bool) -
     }
 
 
+def joined(sweeps: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any] | None:
+    """Finished sweeps of several files as one comparison, whose base is the first one's candidate; None for fewer than two.
+
+    A candidate that one place has twice goes by its file's name, which is the first of each pair.
+    """
+    whole = [(name, one) for name, one in sweeps if one["complete"]]
+    if len(whole) < 2:
+        return None
+    places = [(one["profile"], one["workload_name"]) for _, one in whole]
+    keys = [(place, one["candidate"]) for place, (_, one) in zip(places, whole, strict=True)]
+    cells = [
+        {**one, "place": list(place), "candidate": name if keys.count(key) > 1 else key[1]}
+        for key, place, (name, one) in zip(keys, places, whole, strict=True)
+    ]
+    return {
+        "kind": "compare",
+        "base": cells[0]["candidate"],
+        "candidates": list(dict.fromkeys(cell["candidate"] for cell in cells)),
+        "profiles": list(dict.fromkeys(profile for profile, _ in places)),
+        "workloads": list(dict.fromkeys(workload for _, workload in places)),
+        "sessions": [],
+        "cells": cells,
+    }
+
+
 def spread_of(values: Iterable[float]) -> Spread | None:
     known = list(values)
     return (sum(known) / len(known), min(known), max(known)) if known else None
@@ -123,7 +148,7 @@ def figure_ratio(
     cell: Mapping[str, Any], base: Mapping[str, Any], sessions: int, name: str
 ) -> Spread | None:
     """A figure at so many sessions over the base's; None where a seed of either has none."""
-    ours, theirs = _by_seed(cell, sessions, name), _by_seed(base, sessions, name)
+    ours, theirs = (figures_by_seed(one, sessions, name) for one in (cell, base))
     if not ours or any(value is None for value in ours.values()):
         return None
     if any(not theirs.get(seed) for seed in ours):
@@ -131,7 +156,8 @@ def figure_ratio(
     return spread_of(value / theirs[seed] for seed, value in ours.items())
 
 
-def _by_seed(cell: Mapping[str, Any], sessions: int, name: str) -> dict[int, Any]:
+def figures_by_seed(cell: Mapping[str, Any], sessions: int, name: str) -> dict[int, Any]:
+    """Of every seed that was measured at so many sessions; None: a percentile that falls on a wait without end."""
     return {one["seed"]: one[name] for one in cell["points"] if one["sessions"] == sessions}
 
 

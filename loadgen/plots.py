@@ -103,7 +103,7 @@ def bars_plot(
     title: str, groups: Sequence[str], series: Mapping[str, Sequence[Sequence[float] | None]]
 ) -> bytes:
     """One group of bars for each of `groups`, one bar a series: mean, with least and most over seeds as a whisker."""
-    figure = _figure((max(6.0, 1.1 * len(groups) * len(series) + 2), 3.8))
+    figure = _figure((min(13.0, max(6.0, 1.1 * len(groups) * len(series) + 2)), 3.8))
     axes = figure.subplots()
     width = 0.8 / max(1, len(series))
     for number, (name, values) in enumerate(series.items()):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen import plots
+from loadgen.compare import joined
 from loadgen.report import figure, ratio, rows_of, shown
 from loadgen.tables import (
     SWEEP_TITLES,
@@ -58,9 +59,8 @@ def page_of(reports: Named) -> Page:
     for name, one in sweeps:
         text = sweep_verdict(one)
         page.sections.append(Section(f"Sweep: {name}", text, SWEEP_TITLES, sweep_rows(one)))
-    if sweeps and _can_draw(page):
-        image = plots.sweep_plot([one for _, one in sweeps])
-        page.sections.append(Section("Sweeps", _CURVES, image=image))
+    if sweeps:
+        page.sections += _sweeps_together(page, sweeps)
     for name, one in reports:
         if one.get("kind") == "compare":
             page.sections += _comparison(page, name, one)
@@ -131,6 +131,32 @@ _LEAD = (
 )
 _CURVES = "Band: least to most of the seeds. Hollow: given up early. Dashed: sessions at the service level."
 _STAGES = "Share of the time that a stage was in a step, and jobs advanced by a step."
+
+
+def _sweeps_together(page: Page, sweeps: Named) -> list[Section]:
+    """Knees of several sweeps beside each other, and the curves of each profile and workload."""
+    sections: list[Section] = []
+    found = joined(sweeps)
+    if found is not None:
+        seconds = ", ".join(f"{n:g}" for n in dict.fromkeys(one["seconds"] for _, one in sweeps))
+        text = f"Mean (least-most) over seeds; ratios to {found['base']}, seed by seed. Simulated seconds: {seconds}."
+        sections += [
+            Section(f"Sessions at the service level: {title}", text, titles, rows)
+            for title, titles, rows in comparison_tables(found)
+        ]
+    if not _can_draw(page):
+        return sections
+    if found is not None:
+        sections.append(
+            Section("Sessions at the service level", image=plots.comparison_plot(found))
+        )
+    by_place: dict[tuple[str, str], list[Report]] = {}
+    for _, one in sweeps:
+        by_place.setdefault((one["workload_name"], one["profile"]), []).append(one)
+    for place, ours in by_place.items():
+        title = f"Sweeps: {', '.join(place)}"
+        sections.append(Section(title, _CURVES, image=plots.sweep_plot(ours)))
+    return sections
 
 
 def _comparison(page: Page, name: str, one: Report) -> list[Section]:

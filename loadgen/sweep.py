@@ -26,10 +26,12 @@ BARS = {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where to look: `start` sessions first, never more than `most`; then at multiples `around` the knee; and `pooled`: for
-    the knee of all seeds' answers at once. `common`: only for the knee of all seeds, not for each one's own."""
+    """Where to look: `start` sessions first, never more than `most`, the first move `step` (0: half of `start`); then at
+    multiples `around` the knee; and `pooled`: for the knee of all seeds' answers at once. `common`: only for the knee of all
+    seeds, not for each one's own."""
 
     start: int = 32
+    step: int = 0
     most: int = 4096
     around: Sequence[float] = ()
     pooled: bool = False
@@ -82,6 +84,7 @@ class _Search:
         self._seeds = list(seeds)
         self._most = wanted.most
         self._start = max(wanted.start, spec.replicas)
+        self._step = wanted.step or max(1, self._start // 2)
 
     def holds(self, sessions: int, seed: int) -> bool:
         if sessions < self._spec.replicas:
@@ -91,7 +94,7 @@ class _Search:
     def own_knees(self) -> dict[int, Knee]:
         """Each seed's; the first one's is where the others begin."""
         first, *rest = self._seeds
-        found = self._own_knee(first, self._start, max(1, self._start // 2))
+        found = self._own_knee(first, self._start, self._step)
         guess, step = max(found.sessions, 1), _near(found.sessions)
         tasks = [partial(self._own_knee, seed, guess, step) for seed in rest]
         others = self._laboratory.each(tasks)
@@ -112,7 +115,7 @@ class _Search:
                     return False
             return True
 
-        first = self._own_knee(order[0], self._start, max(1, self._start // 2))
+        first = self._own_knee(order[0], self._start, self._step)
         return search(all_hold, max(first.sessions, 1), _near(first.sessions), self._most)
 
     def pooled_knee(self, guess: int) -> int:

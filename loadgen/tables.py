@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from loadgen.compare import base_of, figure_ratio, knee_ratio
+from loadgen.compare import base_of, figure_ratio, figures_by_seed, knee_ratio, spread_of
 
 LEAST_EVENTS = 10
 Rows = Sequence[Sequence[str]]
@@ -20,6 +20,30 @@ def cell_of(spread: Sequence[float] | None, digits: int = 0) -> str:
         return "-"
     mean, least, most = (f"{value:.{digits}f}" for value in spread)
     return mean if least == most else f"{mean} ({least}-{most})"
+
+
+def wait_cell(cell: Mapping[str, Any], sessions: int, name: str) -> str:
+    """A percentile of waits over the seeds: `2100 to no end` where it falls on a wait without end for some of them."""
+    if not all(figures_by_seed(cell, sessions, "answers").values()):
+        return "-"
+    values = figures_by_seed(cell, sessions, name).values()
+    ended = [value for value in values if value is not None]
+    if len(ended) == len(values):
+        return cell_of(spread_of(ended))
+    return f"{min(ended):.0f} to no end" if ended else "no end"
+
+
+def wait_ratio_cell(
+    cell: Mapping[str, Any], base: Mapping[str, Any], sessions: int, name: str
+) -> str:
+    """The same over the base's, seed by seed; a dash where the base's has no end."""
+    ours, theirs = (figures_by_seed(one, sessions, name) for one in (cell, base))
+    if not ours or any(not theirs.get(seed) for seed in ours):
+        return "-"
+    ended = [value / theirs[seed] for seed, value in ours.items() if value is not None]
+    if len(ended) == len(ours):
+        return cell_of(spread_of(ended), 2)
+    return f"{min(ended):.2f} to no end" if ended else "no end"
 
 
 def _without_ranges(rows: Rows) -> Rows:
@@ -57,8 +81,8 @@ def sweep_rows(report: Mapping[str, Any]) -> list[list[str]]:
         [
             str(row["sessions"]),
             f"{row['holds']} of {row['seeds']}",
-            cell_of(row["p90_ms"]),
-            cell_of(row["p99_ms"]),
+            wait_cell(report, row["sessions"], "p90_ms"),
+            wait_cell(report, row["sessions"], "p99_ms"),
             cell_of(row["c100"], 3),
             cell_of(row["goodput_per_s"], 2),
             cell_of(row["starved"]),
@@ -85,9 +109,7 @@ def sweep_verdict(report: Mapping[str, Any]) -> str:
     pooled = report["sessions_at_slo_pooled"]
     together = "" if pooled is None else f"; all seeds as one sample: {pooled}"
     short = any(point["answers"] < LEAST_EVENTS for point in report["points"])
-    warning = (
-        f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge: use more --seconds"
-    )
+    warning = f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge (C100 and other shares show a dash): use more --seconds"
     return (
         f"sessions at the service level: {found}{more}; each seed by itself: {each}{together}"
         f"{warning * short}"
@@ -148,9 +170,9 @@ def _figure_rows(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[list
             cell["candidate"],
             str(row["sessions"]),
             f"{row['holds']} of {row['seeds']}",
-            cell_of(row["p90_ms"]),
-            ratio(row, "p90_ms"),
-            cell_of(row["p99_ms"]),
+            wait_cell(cell, row["sessions"], "p90_ms"),
+            wait_ratio_cell(cell, base, row["sessions"], "p90_ms") if base else "-",
+            wait_cell(cell, row["sessions"], "p99_ms"),
             cell_of(row["c100"], 3),
             cell_of(row["goodput_per_s"], 2),
             ratio(row, "goodput_per_s"),

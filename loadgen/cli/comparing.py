@@ -9,14 +9,8 @@ from rich.console import Console
 
 from loadgen import report as reports
 from loadgen.candidates import POLICIES, Candidate, candidate, parse_variant
-from loadgen.cli.laboratory import (
-    SearchProgress,
-    can_plot,
-    check_folders,
-    range_of,
-    seeds_of,
-    setting_of,
-)
+from loadgen.cli.laboratory import check_folders, range_of, seeds_of, setting_of
+from loadgen.cli.searching import Figures, Search, SearchProgress, carry_out, runs_of_search
 from loadgen.compare import Plan, compare, comparison
 from loadgen.plots import comparison_plot
 from loadgen.points import Laboratory
@@ -28,24 +22,38 @@ def run(options: argparse.Namespace, console: Console) -> int:
     check_folders(options, "report", "markdown", "plot")
     plan = plan_of(options)
     plan.check()
-    plot = can_plot(options, console)
     cells: list[dict[str, Any]] = []
-    complete = True
-    with SearchProgress(console, "") as progress:
-        try:
-            with Laboratory(options.jobs, progress.done) as laboratory:
-                compare(laboratory, plan, progress.say, cells)
-        except KeyboardInterrupt:
-            complete = False
-    found = comparison(plan, cells, complete)
-    if options.report is not None:
-        reports.write(found, options.report)
-    if options.markdown is not None:
-        options.markdown.write_text(comparison_markdown(found))
-    print_comparison(found, console)
-    if plot and cells:
-        options.plot.write_bytes(comparison_plot(found))
-    return 0 if complete else 130
+
+    def work(laboratory: Laboratory, progress: SearchProgress) -> None:
+        def begun(what: str) -> None:
+            """What there is so far is on disk, whatever ends the program."""
+            if options.report is not None:
+                reports.write(comparison(plan, cells, False), options.report)
+            progress.say(what)
+
+        compare(laboratory, plan, begun, cells)
+
+    def show(found: Figures, console: Console) -> None:
+        if options.markdown is not None:
+            options.markdown.write_text(comparison_markdown(found))
+        print_comparison(found, console)
+
+    search = Search(
+        "compare",
+        runs_of(plan),
+        work,
+        lambda _, complete: comparison(plan, cells, complete),
+        show,
+        lambda found: comparison_plot(found) if cells else None,
+    )
+    return carry_out(search, options, console)
+
+
+def runs_of(plan: Plan) -> int:
+    """How many runs there will be; about, where knees are looked for."""
+    seeds = len(plan.seeds)
+    each = len(plan.sessions) * seeds or runs_of_search(plan.wanted, seeds)
+    return each * len(plan.places()) * len(plan.candidates)
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -26,6 +26,18 @@ def number(kind: Callable[[str], Any], least: float, most: float) -> Callable[[s
     return check
 
 
+def share(text: str) -> float:
+    """For `type=`: `5%` or `0.05`."""
+    number_of, percent = text.strip(), text.strip().endswith("%")
+    try:
+        value = float(number_of.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share like 5% or 0.05") from None
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not within 0 and 1")
+    return value
+
+
 def names(text: str) -> list[str]:
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
@@ -77,6 +89,7 @@ def add_search(command: argparse.ArgumentParser) -> None:
     add("--seeds", type=number(int, 1, 1000), default=5, metavar="K", help="how many seeds, from --seed on; each must hold by itself (default: 5)")
     add("--jobs", type=number(int, 1, 256), default=1, metavar="J", help="processes (default: 1)")
     add("--start", type=number(int, 1, 1_000_000), default=32, metavar="N", help="sessions to try first (default: 32)")
+    add("--step", type=number(int, 1, 1_000_000), default=0, metavar="N", help="how far to move first, then twice as far each time; small where --start is a good guess (default: half of --start)")
     add("--most", type=number(int, 1, 1_000_000), default=4096, metavar="N", help="do not look beyond (default: 4096)")
     add("--common", action="store_true", help="look only for the knee of all seeds, not for each one's own: somewhat fewer runs, no spread")
     add("--pooled", action="store_true", help="also find the knee of all seeds' answers taken as one sample")

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,12 @@ SWEEP = {
     "schema": 1, "kind": "sweep", "candidate": "deadline/adaptive", "policy": "deadline", "complete": True,
     "profile": "qwen3-omni-h200", "workload_name": "mixed", "sessions_at_slo": 38,
     "search_ended_at_limit": False, "sessions_at_slo_pooled": 39, "sessions_at_slo_by_seed": {"0": 38, "1": 40},
-    "bars": {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}, "seeds": [0, 1],
+    "bars": {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}, "seeds": [0, 1], "seconds": 400.0,
     "by_sessions": [ROW, {**ROW, "sessions": 60, "holds": 0, "given_up": 2, "p99_ms": None}],
-    "points": [{"sessions": 38, "seed": seed, "answers": 300} for seed in (0, 1)],
+    "points": [
+        {"sessions": n, "seed": seed, "answers": 300, "p90_ms": 200.0 + 20 * seed, "p99_ms": None}
+        for n in (38, 60) for seed in (0, 1)
+    ],
 }  # fmt: skip
 COMPARE = {
     "schema": 1, "kind": "compare", "base": "fcfs/stock", "candidates": ["fcfs/stock", "deadline/adaptive"],
@@ -90,6 +94,39 @@ def test_sweeps_and_comparisons_have_their_tables():
     assert sum(section.image is not None for section in page.sections) == 3
     for section in page.sections:
         assert all(len(row) == len(section.titles) for row in section.rows), section.title
+
+
+def sweep_of(candidate: str, profile: str, knees: dict[str, int]) -> dict[str, Any]:
+    least = min(knees.values())
+    mine = {"candidate": candidate, "profile": profile, "sessions_at_slo": least}
+    return {**SWEEP, **mine, "sessions_at_slo_by_seed": knees}
+
+
+def test_sweeps_of_several_files_are_put_beside_each_other_place_by_place():
+    sweeps = [
+        ("a", sweep_of("fcfs/stock", "one", {"0": 10, "1": 20})),
+        ("b", sweep_of("deadline/adaptive", "one", {"0": 30, "1": 40})),
+        ("c", sweep_of("deadline/adaptive", "two", {"0": 50, "1": 50})),
+        ("d", {**SWEEP, "profile": "two", "complete": False, "sessions_at_slo": None}),
+    ]
+    page = page_of(sweeps)
+    tables = {s.title: s.rows for s in page.sections if s.title.startswith("Sessions") and s.rows}
+    one, two = tables.values()
+    assert list(tables) == [f"Sessions at the service level: mixed, {p}" for p in ("one", "two")]
+    assert [row[:4] for row in one] == [
+        ["fcfs/stock", "10", "10, 20", "1.00"],
+        ["deadline/adaptive", "30", "30, 40", "2.50 (2.00-3.00)"],
+    ]
+    assert [row[:4] for row in two] == [["deadline/adaptive", "50", "50, 50", "-"]], "no base there"
+    curves = [s.title for s in page.sections if s.image and s.title.startswith("Sweeps")]
+    assert curves == ["Sweeps: mixed, one", "Sweeps: mixed, two"], "a plot has one profile"
+
+
+def test_two_sweeps_of_the_same_candidate_go_by_their_files_names():
+    knees = {"0": 10, "1": 20}
+    page = page_of([(name, sweep_of("fcfs/stock", "one", knees)) for name in ("short", "long")])
+    [table] = [s for s in page.sections if s.title.startswith("Sessions") and s.rows]
+    assert [row[0] for row in table.rows] == ["short", "long"]
 
 
 def test_the_same_reports_give_the_same_page():

@@ -107,6 +107,14 @@ def test_the_common_knee_alone_takes_fewer_runs_and_is_the_same():
     assert "not looked for" in sweep_verdict(report(found, "x"))
 
 
+def test_a_good_guess_does_not_cost_runs_far_from_the_knee():
+    system = System()
+    found = swept(system, Range(start=39, step=1))
+    assert (found.sessions_at_slo, found.by_seed) == (38, KNEES)
+    assert max(sessions for sessions, _, _ in system.runs) < 50
+    assert min(sessions for sessions, _, _ in system.runs) >= 37
+
+
 def test_a_limit_is_not_called_a_knee():
     found = swept(System(), Range(start=8, most=20))
     assert (found.sessions_at_slo, found.limited) == (20, True)
