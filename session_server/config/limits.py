@@ -59,6 +59,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.lead_idle_s": (0.05, 600),
     "scheduler.safe_lead_s": (0, 60),
     "scheduler.safe_share": (0, 1),
+    "scheduler.memory_weight": (0, 1000),
     "scheduler.utilisation": (0.05, 1),
     "scheduler.cores": (0.1, 4096),
     "scheduler.transport_s": (0, 10),

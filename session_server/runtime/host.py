@@ -11,16 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from engines.base import Stage, SteppedEngine
-from engines.graph import Graph, StageSpec
+from engines.graph import Graph
 from engines.model_store import ModelStore
-from engines.registry import factory
 from session_server.clock import Clock
-from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics, NoMetrics
 from session_server.runtime.messages import (
     AdoptDraft,
@@ -41,33 +38,28 @@ from session_server.runtime.messages import (
     UserSpeaks,
     Warm,
 )
-from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.recognition import RecognitionLane
-from session_server.runtime.residency_shell import ThinkerResidency
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
-from session_server.runtime.stage_runner import MakeWorker, RunnerState, StageRunner
-from session_server.runtime.stage_worker import Report, ThreadWorker, Worker
+from session_server.runtime.stage_assembly import (
+    MakeEngine,
+    MakeStageWorker,
+    StageAssembly,
+    registered_engine,
+    thread_worker,
+)
+from session_server.runtime.stage_runner import RunnerState
+from session_server.runtime.stage_worker import ThreadWorker
 from session_server.runtime.timers import Loop
 from session_server.runtime.turn_admission import TurnGate
 from session_server.runtime.warming import Warming
 from session_server.scheduler.admission import SessionLimit
-from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.lead_cap import LeadCap
-from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
-from session_server.scheduler.policy import make_policy
-from session_server.scheduler.stage_queue import StageQueue
+from session_server.scheduler.params import SchedulerParams
 
 _LOG = logging.getLogger(__name__)
-RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.turn_stage:create"}
-"""Engines whose model lives outside the `engines` package."""
 _MAX_LANES = 64
 _JOIN_S = 5.0
-
-Create = Callable[[], SteppedEngine]
-MakeEngine = Callable[[StageSpec, ModelStore], Create]
-MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
 
 
 @dataclass(slots=True)
@@ -79,27 +71,6 @@ class _Session:
     def scheduling_class(self) -> str:
         kinds = [response.urgency.kind for response in self.responses.values()]
         return min(kinds).name.lower() if kinds else "idle"
-
-
-def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
-    """How to make the engine that `spec` names. Raises ConfigError when there is none of that name."""
-    where = f"graph.stages.{spec.stage.value}"
-    create = factory(spec.engine, RUNTIME_ENGINES, f"{where}.engine")
-
-    def make() -> SteppedEngine:
-        try:
-            return create(spec.options, store)
-        except ValueError as error:
-            raise ConfigError(f"{where}.options: {error}") from error
-
-    return make
-
-
-def thread_worker(
-    spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
-) -> Worker:
-    """Each stage on a thread of its own."""
-    return ThreadWorker(spec.stage.value, create, report, clock)
 
 
 class EngineHost:
@@ -120,62 +91,18 @@ class EngineHost:
         self._deliver = deliver
         self._params = params
         self._metrics = metrics or NoMetrics()
-        self._make_worker = make_worker
         self._costs = CostModel()
         self._sessions: dict[str, _Session] = {}
         self._limit = SessionLimit(params.max_sessions)
-        chunks = ChunkSizes(params)
-        self._queues: dict[Stage, StageQueue] = {}
-        runners = {
-            spec.stage: self._make_runner(spec, chunks, make_engine(spec, store))
-            for spec in graph.stages
-        }
-        estimates = PathEstimates(runners, self._costs, chunks.smallest_ns)
-        self._stages = Stages(
-            graph,
-            runners,
-            estimates,
-            params,
-            clock,
-            self._metrics,
-            chunks,
-            self._lead_cap(),
+        assembly = StageAssembly(
+            graph, store, params, clock, self._metrics, self._costs, make_engine, make_worker
         )
-        if Stage.CODEC in runners:
-            runners[Stage.CODEC].making = estimates.making_ns
-        thinker = runners[Stage.THINKER]
-        self.residency = ThinkerResidency(thinker, params, clock, self._metrics)
-        thinker.gate = self.residency
+        self._stages = assembly.stages
+        self.residency = assembly.residency
         self._recognition = RecognitionLane(self._stages, self._send)
         self._warming = Warming(self._stages)
         self._gate = TurnGate(self._stages, self._costs, self._refuse)
         self._leaks: list[str] = []
-
-    def _make_runner(self, spec: StageSpec, chunks: ChunkSizes, create: Create) -> StageRunner:
-        params = self._params
-        short_steps = params.policy is PolicyName.DEADLINE and params.prefill_rule
-        queue = StageQueue(
-            make_policy(params, spec.stage is Stage.VOCODER, spec.stage is Stage.TALKER),
-            spec.max_batch,
-            prefill_batch=params.prefill_batch,
-            nearly_dry_ns=params.pressing_ns if short_steps else None,
-            chunks=chunks if spec.stage is Stage.CODEC else None,
-        )
-        self._queues[spec.stage] = queue
-        make: MakeWorker = lambda report: self._make_worker(  # noqa: E731
-            spec, create, report, self._clock
-        )
-        return StageRunner(
-            spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
-        )
-
-    def _lead_cap(self) -> LeadCap | None:
-        """Chunks of a fixed size cannot gather below it, and the other policies have a cap of their own."""
-        params = self._params
-        adapts = params.policy is PolicyName.DEADLINE and params.chunking is Chunking.LEAD
-        if not adapts or params.lead_idle_s >= params.lead_cap_s:
-            return None
-        return LeadCap(params, [self._queues[Stage.TALKER], self._queues[Stage.VOCODER]])
 
     # -- life
 
@@ -300,7 +227,8 @@ class EngineHost:
         if reason is not None:
             full = len(self._limit) >= self._params.max_sessions
             self._metrics.admission("refuse", "sessions" if full else "session_load")
-            self._deliver(SessionRefused(name, reason, self._gate.session_retry_after_s(now)))
+            retry_after_s = self._gate.session_retry_after_s(now)
+            self._deliver(SessionRefused(name, reason, retry_after_s, full))
             return
         self._gate.session_opened(name, now)
         self._sessions.setdefault(name, _Session())

@@ -125,6 +125,10 @@ class ThinkerResidency:
         """Share of the pool that is taken, 0 to 1; 0 where nothing is decided here."""
         return self._machine.occupancy if self._machine is not None else 0.0
 
+    def share(self, session: str) -> float:
+        """The part of the pool that the session holds; 0 where nothing is decided here."""
+        return self._machine.share(session) if self._machine is not None else 0.0
+
     # -- the runner's calls
 
     def engine_loaded(self, capabilities: Capabilities) -> None:

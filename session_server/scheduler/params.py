@@ -59,6 +59,7 @@ class SchedulerParams:
     lead_idle_s: float = 1.2
     safe_lead_s: float = 1.0
     safe_share: float = 0.25
+    memory_weight: float = 1.0
     utilisation: float = 0.9
     cores: float = 2.0
     transport_s: float = 0.02

@@ -64,9 +64,12 @@ class DeadlinePolicy:
         starving, late = now - self._starve_ns, now - self._limit_ns
         pressed = False
         yield from items(bands, _FIRST, high=starving)
-        for item in items(bands, _PLAYING, high=nearly_dry, most=room):
-            pressed = pressed or item.latest_ns < press
-            yield item
+        dry = items(bands, _PLAYING, high=nearly_dry, most=room)
+        first = next(dry, None)  # has the least slack of them
+        if first is not None:
+            pressed = first.latest_ns < press
+            yield first
+            yield from dry
         awaited = items(bands, _FIRST, now if self._late_rule else starving)
         first = next(awaited, None)
         if first is not None:
@@ -82,7 +85,12 @@ class DeadlinePolicy:
             yield from itertools.islice(overdue, 1) if self._entry else overdue
         behind = sum(map(len, bands.values())) >= room
         spare = int(room * self._share) if pressed and not behind else room
-        for item in itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare):
+        relaxed = itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare)
+        if not bands.get(_DRAFT):
+            yield from relaxed
+            yield from items(bands, _PARTIAL)
+            return
+        for item in relaxed:
             spare -= 1
             yield item
         yield from items(bands, _PARTIAL)

@@ -2,9 +2,12 @@
 
 U0  playing with buffer <= P_safe, smallest buffer first (finals of recognition count as awaited, U1)
 U1  nothing audible yet, oldest first
-U2  the rest by utility: memory pressure times the memory held, less the expected waste of running ahead;
-    while anyone is urgent at most a quarter of a batch
+U2  the rest by utility: the memory that the session holds times the share of all that is taken, less the expected waste of
+    running ahead; while anyone is urgent at most `safe_share` of a batch
 Below them partial recognitions, then drafts.
+
+Memory is the thinker's, where a session's long state is; what a session holds of it counts as a share of the pool, 0 to 1.
+Without a memory that is counted, U2 is ordered by lead.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
@@ -21,23 +25,35 @@ from session_server.scheduler.work import Kind, WorkItem
 _PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
 
 
+class Memory(Protocol):
+    """Engine memory, as whoever keeps the books sees it; shares are 0 to 1."""
+
+    @property
+    def occupancy(self) -> float:
+        """The part that is taken."""
+        ...
+
+    def share(self, session: str) -> float:
+        """The part that this session holds."""
+        ...
+
+
 class LiveservePolicy:
-    """`occupancy` (0..1) is the share of engine memory in use; whoever measures it sets it."""
+    """`memory` None: nobody counts any."""
 
     def __init__(
         self,
         params: SchedulerParams,
         *,
         alpha: float = 1.0,
-        beta: float = 1.0,
         barge_in_per_s: float = 0.03,
     ) -> None:
         self._safe_lead_ns = params.safe_lead_ns
         self._share = params.safe_share
         self._alpha = alpha
-        self._beta = beta
+        self._beta = params.memory_weight
         self._barge_in_per_s = barge_in_per_s
-        self.occupancy = 0.0
+        self.memory: Memory | None = None
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         match item.kind:
@@ -70,11 +86,13 @@ class LiveservePolicy:
         yield from items(bands, _DRAFT)
 
     def _by_utility(self, rest: Iterator[WorkItem], now: int, count: int) -> Iterable[WorkItem]:
-        if not self.occupancy:  # then utility falls with the lead, and that is how they are sorted
+        memory = self.memory
+        weight = self._beta * memory.occupancy if memory is not None else 0.0
+        if memory is None or not weight:  # utility falls with the lead: that is how they are sorted
             return itertools.islice(rest, count)
-        return heapq.nlargest(count, rest, key=lambda item: self._utility(item, now))
+        share, per_ns = memory.share, self._alpha * self._barge_in_per_s / NS_PER_S
 
-    def _utility(self, item: WorkItem, now: int) -> float:
-        lead_s = (item.dry_ns - now) / NS_PER_S
-        waste = self._barge_in_per_s * lead_s
-        return self._beta * item.kv_units * self.occupancy - self._alpha * waste
+        def utility(item: WorkItem) -> float:
+            return weight * share(item.key[0]) - per_ns * (item.dry_ns - now)
+
+        return heapq.nlargest(count, rest, key=utility)

@@ -98,6 +98,14 @@ class Residency:
         """Share of the pool that is taken."""
         return 1 - self._pool.free / self.params.total_blocks
 
+    def share(self, session: str) -> float:
+        """The part of the pool that the session's state and its work hold."""
+        entry = self._pool.entries.get(session)
+        if entry is None:
+            return 0.0
+        blocks = entry.blocks + sum(hold.blocks for hold in entry.holds.values())
+        return blocks / self.params.total_blocks
+
     @property
     def busy_share(self) -> float:
         """Share of the pool that work holds: nothing of it can be moved out."""

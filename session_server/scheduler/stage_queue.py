@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
@@ -20,7 +21,10 @@ from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
 _AGING = 64
 _CROWD_WEIGHT = 0.05
-_FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
+_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
+
+_Place = tuple[list[Entry], Entry, int]
+"""Lane, entry, and the number under which it became ready; 0 for what may starve."""
 
 
 def _no_time(_: int) -> int:
@@ -52,10 +56,11 @@ class StageQueue:
         self._chunks = chunks
         self._bands: Bands = {}
         self._doors = Doors()
-        self._places: dict[WorkKey, tuple[list[Entry], Entry]] = {}
+        self._places: dict[WorkKey, _Place] = {}
         self._asleep: dict[WorkKey, WorkItem] = {}
         self._alarms: list[tuple[int, int, WorkKey]] = []
-        self._ages: dict[WorkKey, None] = {}
+        self._ready: deque[tuple[int, WorkKey]] = deque()
+        """By age; whoever was served or withdrawn since is passed over."""
         self._serial = 0
         self._needing_slots = 0
         self._decisions = 0
@@ -70,24 +75,23 @@ class StageQueue:
 
     def put(self, item: WorkItem, now: int) -> None:
         """Add an item, or give it a new urgency."""
-        aged = item.key in self._ages
-        self._withdraw(item.key)
-        if item.not_before_ns > now:
-            self._ages.pop(item.key, None)
-            self._asleep[item.key] = item
-            self._serial += 1
-            heapq.heappush(self._alarms, (item.not_before_ns, self._serial, item.key))
-            if len(self._alarms) > 64 + 4 * len(self._asleep):
-                self._forget_old_alarms()
+        key = item.key
+        place = self._withdraw(key) if key in self._places else None
+        if place is None and self._asleep:
+            self._asleep.pop(key, None)
+        if item.not_before_ns <= now:
+            self._place(item, place[2] if place is not None else 0)
             return
-        self._place(item)
-        if not aged and item.kind < Kind.PARTIAL:
-            self._ages[item.key] = None
+        self._asleep[key] = item
+        self._serial += 1
+        heapq.heappush(self._alarms, (item.not_before_ns, self._serial, key))
+        if len(self._alarms) > 64 + 4 * len(self._asleep):
+            self._forget_old_alarms()
 
     def remove(self, key: WorkKey) -> WorkItem | None:
         """Take an item out; None when it was not there."""
-        self._ages.pop(key, None)
-        return self._withdraw(key)
+        place = self._withdraw(key)
+        return place[1][2] if place is not None else self._asleep.pop(key, None)
 
     def get(self, key: WorkKey) -> WorkItem | None:
         if key in self._asleep:
@@ -98,7 +102,7 @@ class StageQueue:
     def turn_waits_for_slot(self) -> bool:
         """An answer that somebody awaits has no slot. To be asked when steps are starved: it looks at every item."""
         places = self._places.values()
-        return any(not e[2].started and e[2].kind < Kind.PARTIAL for _, e in places)
+        return any(not e[2].started and e[2].kind < Kind.PARTIAL for _, e, _ in places)
 
     def next_wake(self) -> int | None:
         """When the first sleeping item may run."""
@@ -119,8 +123,7 @@ class StageQueue:
             self._doors, self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns
         )
         self._decisions += 1
-        if self._decisions % _AGING == 0 and self._ages:
-            oldest = self._places[next(iter(self._ages))][1][2]
+        if self._decisions % _AGING == 0 and (oldest := self._oldest()) is not None:
             batch.fill(iter((oldest,)), now)
         batch.fill(self._policy.walk(self._bands, now, self.max_batch), now)
         self.starved = batch.short_of_slots and self._needing_slots > 0
@@ -136,53 +139,72 @@ class StageQueue:
         size = min(size, now - item.cap_ns)
         return max(1, min(item.units, size // item.unit_ns))
 
-    def _place(self, item: WorkItem) -> None:
+    def _place(self, item: WorkItem, since: int = 0) -> None:
+        """`since`: when it became ready, if that was before."""
         band, order = self._policy.place(item)
         self._serial += 1
         entry = (order, self._serial, item)
         found = self._bands.get(band)
         if found is None:
             found = self._bands[band] = Band(self._doors)
-        self._places[item.key] = (found.add(entry), entry)
+        if not since and item.kind < Kind.PARTIAL:
+            since = self._serial
+            self._ready.append((since, item.key))
+        self._places[item.key] = (found.add(entry), entry, since)
+        if len(self._ready) > 64 + 4 * len(self._places):
+            self._forget_the_served()
         self._needing_slots += not item.started
 
-    def _withdraw(self, key: WorkKey) -> WorkItem | None:
-        asleep = self._asleep.pop(key, None)
-        if asleep is not None:
-            return asleep
+    def _withdraw(self, key: WorkKey) -> _Place | None:
+        """Take a placed item out."""
         place = self._places.pop(key, None)
-        if place is None:
-            return None
-        lane, entry = place
-        del lane[bisect_left(lane, entry)]
-        item = entry[2]
-        self._needing_slots -= not item.started
-        return item
+        if place is not None:
+            lane, entry, _ = place
+            del lane[bisect_left(lane, entry)]
+            self._needing_slots -= not entry[2].started
+        return place
 
     def _take_out(self, batch: list[WorkItem]) -> None:
         """As `remove` for each; neighbours in a lane leave it together."""
+        take = self._places.pop
         lane: list[Entry] = []
-        first = last = 0
+        first = last = length = 0
         for item in batch:
-            self._ages.pop(item.key, None)
-            self._needing_slots -= not item.started
-            its_lane, entry = self._places.pop(item.key)
-            if its_lane is lane and last < len(lane) and lane[last] is entry:
+            its_lane, entry, _ = take(item.key)
+            if not item.started:
+                self._needing_slots -= 1
+            if its_lane is lane and last < length and lane[last] is entry:
                 last += 1
                 continue
             del lane[first:last]
             lane = its_lane
             first = bisect_left(lane, entry)
-            last = first + 1
+            last, length = first + 1, len(lane)
         del lane[first:last]
+
+    def _oldest(self) -> WorkItem | None:
+        """Whoever has been ready longest."""
+        ready = self._ready
+        while ready:
+            since, key = ready[0]
+            place = self._places.get(key)
+            if place is not None and place[2] == since:
+                return place[1][2]
+            ready.popleft()
+        return None
 
     def _wake(self, now: int) -> None:
         while (at := self.next_wake()) is not None and at <= now:
             key = heapq.heappop(self._alarms)[2]
-            item = self._asleep.pop(key)
-            self._place(item)
-            if item.kind < Kind.PARTIAL:
-                self._ages[key] = None
+            self._place(self._asleep.pop(key))
+
+    def _forget_the_served(self) -> None:
+        places = self._places
+        self._ready = deque(
+            (since, key)
+            for since, key in self._ready
+            if (place := places.get(key)) is not None and place[2] == since
+        )
 
     def _is_current(self, alarm: tuple[int, int, WorkKey]) -> bool:
         item = self._asleep.get(alarm[2])
@@ -233,22 +255,24 @@ class _Batch:
         aged = items[0] if items else None
         if len(items) >= room:
             return
+        dry_before = now + self._nearly_dry_ns
+        take = items.append
         for item in walk:
             if item is aged:
                 continue
-            kind = item.kind
-            if (item.opening or not item.started) and not self._begin(item, now):
+            if (not item.started or item.opening) and not self._begin(item, now):
                 continue
             if short:
+                kind = item.kind
                 if kind is _PLAYING:
-                    if not self._dry and item.latest_ns - now < self._nearly_dry_ns:
+                    if not self._dry and item.latest_ns < dry_before:
                         self._shorten()
                 elif kind is _DRAFT:
                     if self._dry:
                         return
-                elif kind <= _FIRST_AUDIO and not item.opening:
+                elif (kind is _FIRST_AUDIO or kind is _FINAL) and not item.opening:
                     self._answers_begun = True
-            items.append(item)
+            take(item)
             if len(items) >= room:
                 return
 

@@ -55,7 +55,6 @@ class WorkItem(Value, frozen=True):
     first: bool = False
     opening: bool = False
     started: bool = False
-    kv_units: int = 0
 
     def slack_ns(self, now: int) -> int:
         return self.latest_ns - now

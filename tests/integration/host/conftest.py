@@ -19,7 +19,7 @@ from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from session_server.clock import VirtualClock
 from session_server.media import samples_to_ns
-from session_server.runtime.host import EngineHost, MakeEngine, registered_engine
+from session_server.runtime.host import EngineHost
 from session_server.runtime.host_metrics import FirstChunk, NoMetrics
 from session_server.runtime.messages import (
     Chunk,
@@ -34,6 +34,7 @@ from session_server.runtime.messages import (
     ToolSpec,
     ToSession,
 )
+from session_server.runtime.stage_assembly import MakeEngine, registered_engine
 from session_server.scheduler.params import SchedulerParams
 from tests.patient_loop import LoopClock
 

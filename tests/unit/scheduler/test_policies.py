@@ -77,12 +77,34 @@ def test_liveserve_gives_the_well_buffered_a_quarter_of_a_batch_while_anyone_is_
     assert len(order(by("liveserve"), work, batch=8)) == 8
 
 
+class Memory:
+    """Shares of a pool by session."""
+
+    def __init__(self, occupancy, **shares):
+        self.occupancy = occupancy
+        self.share = lambda session: shares.get(session, 0.0)
+
+
 def test_liveserve_under_memory_pressure_finishes_the_big_ones_first():
     policy = LiveservePolicy(SchedulerParams())
-    work = [playing("small", 1.5, kv_units=1), playing("big", 1.9, kv_units=1000)]
+    work = [playing("small", 1.5), playing("big", 1.9)]
     assert order(policy, work) == ["small", "big"]
-    policy.occupancy = 0.9
+    policy.memory = Memory(0.9, small=0.01, big=0.1)
     assert order(policy, work) == ["big", "small"]
+    policy.memory = Memory(0.0, small=0.01, big=0.1)
+    assert order(policy, work) == ["small", "big"]
+
+
+def test_liveserve_weighs_the_memory_that_is_held_against_the_speech_that_may_be_wasted():
+    """0.03 interruptions a second: 0.4 s more of lead cost as much as 0.012 of a full pool."""
+    work = [playing("small", 1.5), playing("big", 1.9)]
+    for share, first in ((0.011, "small"), (0.013, "big")):
+        policy = LiveservePolicy(SchedulerParams())
+        policy.memory = Memory(1.0, big=share)
+        assert order(policy, work)[0] == first
+    unweighted = LiveservePolicy(SchedulerParams(memory_weight=0.0))
+    unweighted.memory = Memory(1.0, big=0.9)
+    assert order(unweighted, work)[0] == "small"
 
 
 def test_deadline_serves_tiers_then_least_slack():

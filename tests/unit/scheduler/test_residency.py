@@ -82,6 +82,18 @@ class Shell:
         return [start for start in self.of(Start) if start.session == session]
 
 
+def test_what_a_session_holds_of_the_pool_is_its_state_and_the_room_of_its_work():
+    shell = Shell()
+    assert shell.machine.share("a") == 0
+    shell.turn("a", 200)
+    assert shell.machine.share("a") == 0.2
+    shell.tell(Wanted("b", "t", 300))
+    assert shell.machine.share("b") == 0.3
+    shell.tell(Closed("a"))
+    assert shell.machine.share("a") == 0
+    assert shell.machine.occupancy == pytest.approx(0.3)
+
+
 def test_without_pressure_nothing_moves():
     shell = Shell()
     for i in range(10):

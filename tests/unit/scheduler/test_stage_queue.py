@@ -251,3 +251,18 @@ def test_alarms_of_items_that_were_put_again_do_not_pile_up():
         stage.put(item("a", not_before_ns=NS_PER_S + i), 0)
     assert len(stage._alarms) < 200
     assert stage.next_wake() == NS_PER_S + 4999
+
+
+def test_ages_of_items_that_were_served_do_not_pile_up():
+    stage = queue(2)
+    stage.put(item("patient", 10**6), 0)
+    for i in range(5000):
+        stage.put(item("a", i), 0)
+        stage.put(item("b", i), 0)
+        if i % 64 != 63:  # all but the decisions that begin with the oldest
+            assert names(stage.choose(0)) == ["a", "b"]
+        else:
+            assert names(stage.choose(0))[0] == "patient"
+            assert stage.remove(("b", "r", 0)) is not None
+            stage.put(item("patient", 10**6), 0)
+    assert len(stage._ready) < 200

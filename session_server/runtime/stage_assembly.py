@@ -1,0 +1,124 @@
+"""Builds a host's stages: for each stage of the graph a runner over a queue, ordered by the policy that the operator chose;
+and what they have in common, estimates, chunk sizes, the lead cap and the thinker's memory.
+
+Nothing here acts after it has been built. Invariant: policies that order by memory see the memory that residency keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from engines.base import Stage, SteppedEngine
+from engines.graph import Graph, StageSpec
+from engines.model_store import ModelStore
+from engines.registry import factory
+from session_server.clock import Clock
+from session_server.errors import ConfigError
+from session_server.runtime.host_metrics import HostMetrics
+from session_server.runtime.pipeline_parts import PathEstimates, Stages
+from session_server.runtime.residency_shell import ThinkerResidency
+from session_server.runtime.stage_runner import MakeWorker, StageRunner
+from session_server.runtime.stage_worker import Report, ThreadWorker, Worker
+from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.lead_cap import LeadCap
+from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
+from session_server.scheduler.policy import Policy, make_policy
+from session_server.scheduler.policy_liveserve import LiveservePolicy
+from session_server.scheduler.stage_queue import StageQueue
+
+RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.turn_stage:create"}
+"""Engines whose model lives outside the `engines` package."""
+
+Create = Callable[[], SteppedEngine]
+MakeEngine = Callable[[StageSpec, ModelStore], Create]
+MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
+
+
+def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
+    """How to make the engine that `spec` names. Raises ConfigError when there is none of that name."""
+    where = f"graph.stages.{spec.stage.value}"
+    create = factory(spec.engine, RUNTIME_ENGINES, f"{where}.engine")
+
+    def make() -> SteppedEngine:
+        try:
+            return create(spec.options, store)
+        except ValueError as error:
+            raise ConfigError(f"{where}.options: {error}") from error
+
+    return make
+
+
+def thread_worker(
+    spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
+) -> Worker:
+    """Each stage on a thread of its own."""
+    return ThreadWorker(spec.stage.value, create, report, clock)
+
+
+class StageAssembly:
+    """`stages` and `residency` of one host."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        store: ModelStore,
+        params: SchedulerParams,
+        clock: Clock,
+        metrics: HostMetrics,
+        costs: CostModel,
+        make_engine: MakeEngine,
+        make_worker: MakeStageWorker,
+    ) -> None:
+        self._params = params
+        self._clock = clock
+        self._metrics = metrics
+        self._costs = costs
+        self._make_worker = make_worker
+        self._policies: dict[Stage, Policy] = {}
+        self._queues: dict[Stage, StageQueue] = {}
+        chunks = ChunkSizes(params)
+        runners = {
+            spec.stage: self._runner(spec, chunks, make_engine(spec, store))
+            for spec in graph.stages
+        }
+        estimates = PathEstimates(runners, costs, chunks.smallest_ns)
+        self.stages = Stages(
+            graph, runners, estimates, params, clock, metrics, chunks, self._lead_cap()
+        )
+        if Stage.CODEC in runners:
+            runners[Stage.CODEC].making = estimates.making_ns
+        thinker = runners[Stage.THINKER]
+        self.residency = ThinkerResidency(thinker, params, clock, metrics)
+        thinker.gate = self.residency
+        for policy in self._policies.values():
+            if isinstance(policy, LiveservePolicy):
+                policy.memory = self.residency
+
+    def _runner(self, spec: StageSpec, chunks: ChunkSizes, create: Create) -> StageRunner:
+        params = self._params
+        short_steps = params.policy is PolicyName.DEADLINE and params.prefill_rule
+        policy = make_policy(params, spec.stage is Stage.VOCODER, spec.stage is Stage.TALKER)
+        queue = StageQueue(
+            policy,
+            spec.max_batch,
+            prefill_batch=params.prefill_batch,
+            nearly_dry_ns=params.pressing_ns if short_steps else None,
+            chunks=chunks if spec.stage is Stage.CODEC else None,
+        )
+        self._policies[spec.stage] = policy
+        self._queues[spec.stage] = queue
+        make: MakeWorker = lambda report: self._make_worker(  # noqa: E731
+            spec, create, report, self._clock
+        )
+        return StageRunner(
+            spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
+        )
+
+    def _lead_cap(self) -> LeadCap | None:
+        """Chunks of a fixed size cannot gather below it, and the other policies have a cap of their own."""
+        params = self._params
+        adapts = params.policy is PolicyName.DEADLINE and params.chunking is Chunking.LEAD
+        if not adapts or params.lead_idle_s >= params.lead_cap_s:
+            return None
+        return LeadCap(params, [self._queues[Stage.TALKER], self._queues[Stage.VOCODER]])
