@@ -6,19 +6,12 @@ import argparse
 
 from rich.console import Console
 
-from loadgen import report as reports
 from loadgen.candidates import candidate, check_turns, spec_of
-from loadgen.cli.laboratory import (
-    SearchProgress,
-    can_plot,
-    check_folders,
-    range_of,
-    seeds_of,
-    setting_of,
-)
+from loadgen.cli.laboratory import check_folders, range_of, seeds_of, setting_of
+from loadgen.cli.searching import Figures, Search, SearchProgress, carry_out, runs_of_search
 from loadgen.plots import sweep_plot
 from loadgen.points import Laboratory
-from loadgen.sweep import interrupted, report, sweep
+from loadgen.sweep import Sweep, interrupted, report, sweep
 from loadgen.tables import print_sweep
 
 
@@ -29,19 +22,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
     wanted, seeds = range_of(options), seeds_of(options)
     spec = spec_of(setting, one, max(wanted.start, options.replicas), options.seed)
     check_turns(spec)
-    plot = can_plot(options, console)
-    with SearchProgress(console, one.name) as progress:
-        laboratory = Laboratory(options.jobs, progress.done)
-        try:
-            with laboratory:
-                found = sweep(laboratory, spec, seeds, wanted)
-        except KeyboardInterrupt:
-            figures = interrupted(laboratory, spec, seeds, one.name)
-        else:
-            figures = report(found, one.name)
-    if options.report is not None:
-        reports.write(figures, options.report)
-    print_sweep(figures, console)
-    if plot and figures["points"]:
-        options.plot.write_bytes(sweep_plot([figures]))
-    return 0 if figures["complete"] else 130
+    ended: list[Sweep] = []
+
+    def work(laboratory: Laboratory, progress: SearchProgress) -> None:
+        ended.append(sweep(laboratory, spec, seeds, wanted))
+
+    def figures(laboratory: Laboratory, complete: bool) -> Figures:
+        if complete:
+            return report(ended[0], one.name)
+        return interrupted(laboratory, spec, seeds, one.name)
+
+    def plot(found: Figures) -> bytes | None:
+        return sweep_plot([found]) if found["points"] else None
+
+    runs = runs_of_search(wanted, len(seeds))
+    search = Search(one.name, runs, work, figures, print_sweep, plot)
+    return carry_out(search, options, console)
