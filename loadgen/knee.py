@@ -16,14 +16,14 @@ Holds = Callable[[int], bool]
 @dataclass(frozen=True, slots=True)
 class Knee:
     """`sessions`: holds there, 0 if it never did. `limited`: the search ended at its limit, not at a failure; else
-    `sessions` + 1 failed."""
+    at most `within` sessions more failed."""
 
     sessions: int
     limited: bool = False
 
 
-def search(holds: Holds, guess: int, step: int, most: int) -> Knee:
-    """Away from `guess` in steps that double until the answer changes, then by halves, to one session.
+def search(holds: Holds, guess: int, step: int, most: int, within: int = 1) -> Knee:
+    """Away from `guess` in steps that double until the answer changes, then by halves, to `within` sessions.
 
     A good guess with a small step takes three or four trials; a poor one costs a logarithm.
     """
@@ -48,12 +48,12 @@ def search(holds: Holds, guess: int, step: int, most: int) -> Knee:
         high = at
     else:
         low = at
-    return Knee(_bisect(holds, low, high))
+    return Knee(_bisect(holds, low, high, within))
 
 
-def _bisect(holds: Holds, low: int, high: int) -> int:
-    """`low` holds and `high` does not; both stay true until they are neighbours."""
-    while high - low > 1:
+def _bisect(holds: Holds, low: int, high: int, within: int) -> int:
+    """`low` holds and `high` does not; both stay true until they are near enough."""
+    while high - low > within:
         middle = (low + high) // 2
         if holds(middle):
             low = middle

@@ -2,7 +2,8 @@
 
 A seed holds at N if, by itself, turn end -> first audible sample has P90 <= 500 ms and P99 <= 2 s, waits without end
 counted as failed, C100 >= 0.99, and nobody was refused. `sessions_at_slo` is the largest N at which every seed was
-measured and holds; at N + 1 one was measured and does not. Points far beyond are given up early; none at the knee is.
+measured and holds; at N + 1 (or up to `within` farther) one was measured and does not. Points far beyond are given up
+early; none at the knee is.
 
 `sessions_at_slo_pooled`, when asked for, takes the answers of all seeds as one sample. It is the kinder reading: a candidate
 whose continuity is nearly good enough at every load has no answer to spare in a single seed of few sessions.
@@ -16,7 +17,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from loadgen.knee import Knee, search, settle
+from loadgen.knee import Holds, Knee, search, settle
 from loadgen.points import KEPT, Laboratory, Point, hold_together, pooled
 from loadgen.simulation import SimulationSpec
 
@@ -26,12 +27,13 @@ BARS = {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where to look: `start` sessions first, never more than `most`, the first move `step` (0: half of `start`); then at
-    multiples `around` the knee; and `pooled`: for the knee of all seeds' answers at once. `common`: only for the knee of all
-    seeds, not for each one's own."""
+    """Where to look: `start` sessions first, never more than `most`, the first move `step` (0: half of `start`), until knees
+    are known to `within` sessions; then at multiples `around` the knee; and `pooled`: for the knee of all seeds' answers at
+    once. `common`: only for the knee of all seeds, not for each one's own."""
 
     start: int = 32
     step: int = 0
+    within: int = 1
     most: int = 4096
     around: Sequence[float] = ()
     pooled: bool = False
@@ -85,6 +87,7 @@ class _Search:
         self._most = wanted.most
         self._start = max(wanted.start, spec.replicas)
         self._step = wanted.step or max(1, self._start // 2)
+        self._within = wanted.within
 
     def holds(self, sessions: int, seed: int) -> bool:
         if sessions < self._spec.replicas:
@@ -95,13 +98,20 @@ class _Search:
         """Each seed's; the first one's is where the others begin."""
         first, *rest = self._seeds
         found = self._own_knee(first, self._start, self._step)
-        guess, step = max(found.sessions, 1), _near(found.sessions)
+        guess, step = max(found.sessions, 1), self._near(found.sessions)
         tasks = [partial(self._own_knee, seed, guess, step) for seed in rest]
         others = self._laboratory.each(tasks)
         return {first: found, **dict(zip(rest, others, strict=True))}
 
     def _own_knee(self, seed: int, guess: int, step: int) -> Knee:
-        return search(lambda sessions: self.holds(sessions, seed), guess, step, self._most)
+        return self._search(lambda sessions: self.holds(sessions, seed), guess, step)
+
+    def _search(self, holds: Holds, guess: int, step: int) -> Knee:
+        return search(holds, guess, step, self._most, self._within)
+
+    def _near(self, sessions: int) -> int:
+        """A first step, where the guess is good."""
+        return max(self._within, sessions // 32)
 
     def common_knee(self) -> Knee:
         """Of all seeds, one after the other until one fails; whichever failed last is tried first."""
@@ -116,24 +126,19 @@ class _Search:
             return True
 
         first = self._own_knee(order[0], self._start, self._step)
-        return search(all_hold, max(first.sessions, 1), _near(first.sessions), self._most)
+        return self._search(all_hold, max(first.sessions, 1), self._near(first.sessions))
 
     def pooled_knee(self, guess: int) -> int:
         def hold(sessions: int) -> bool:
             return sessions >= self._spec.replicas and hold_together(self.ended(sessions))
 
-        return search(hold, max(guess, 1), _near(guess), self._most).sessions
+        return self._search(hold, max(guess, 1), self._near(guess)).sessions
 
     def ended(self, sessions: int) -> list[Point]:
         """Every seed, run to its end."""
         specs = [replace(self._spec, sessions=sessions, seed=seed) for seed in self._seeds]
         laboratory = self._laboratory
         return laboratory.each([partial(laboratory.point, one, give_up=False) for one in specs])
-
-
-def _near(sessions: int) -> int:
-    """A first step, where the guess is good."""
-    return max(1, sessions // 32)
 
 
 def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[Point]:

@@ -90,6 +90,7 @@ def add_search(command: argparse.ArgumentParser) -> None:
     add("--jobs", type=number(int, 1, 256), default=1, metavar="J", help="processes (default: 1)")
     add("--start", type=number(int, 1, 1_000_000), default=32, metavar="N", help="sessions to try first (default: 32)")
     add("--step", type=number(int, 1, 1_000_000), default=0, metavar="N", help="how far to move first, then twice as far each time; small where --start is a good guess (default: half of --start)")
+    add("--within", type=number(int, 1, 1_000_000), default=1, metavar="N", help="how exactly to find a knee: some number at most so many sessions farther failed (default: 1)")
     add("--most", type=number(int, 1, 1_000_000), default=4096, metavar="N", help="do not look beyond (default: 4096)")
     add("--common", action="store_true", help="look only for the knee of all seeds, not for each one's own: somewhat fewer runs, no spread")
     add("--pooled", action="store_true", help="also find the knee of all seeds' answers taken as one sample")

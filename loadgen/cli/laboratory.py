@@ -34,6 +34,7 @@ def range_of(options: argparse.Namespace) -> Range:
     return Range(
         options.start,
         options.step,
+        options.within,
         options.most,
         tuple(options.around),
         options.pooled,

@@ -40,6 +40,20 @@ def test_a_good_guess_takes_few_trials():
         assert len(trials.asked) <= 6
 
 
+@pytest.mark.parametrize("within", [1, 3, 8])
+def test_a_knee_may_be_known_only_so_exactly_and_takes_fewer_trials(within: int):
+    exact = rough = 0
+    for knee in range(1, 131):
+        trials, every = Trials(knee), Trials(knee)
+        found = search(trials, 90, 8, 200, within).sessions
+        search(every, 90, 8, 200)
+        assert found in trials.asked, "it was seen to hold"
+        assert found <= knee < found + within
+        assert any(found < n <= found + within for n in trials.asked), "a failure near it was seen"
+        exact, rough = exact + len(every.asked), rough + len(trials.asked)
+    assert (rough < exact) == (within > 1)
+
+
 def test_a_poor_guess_costs_a_logarithm():
     trials = Trials(1000)
     search(trials, 32, 32, 4096)
