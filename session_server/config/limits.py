@@ -27,6 +27,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "webrtc.max_setups": (1, 1000),
     "webrtc.max_message_bytes": (16 * 1024, 256 * 1024),
     "webrtc.path_delay_ms": (0, 1000),
+    "webrtc.max_lateness_ms": (1, 1000),
     "auth.max_secrets": (1, 1_000_000),
     "limits.retry_after_s": (1, 3600),
     "drain.answer_s": (0, 3600),

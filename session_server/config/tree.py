@@ -46,7 +46,8 @@ class AuthConfig:
 @dataclass(frozen=True, slots=True)
 class WebRtcConfig:
     """Calls over WebRTC. `ice_servers`: `stun:` and `turn:` URLs; user name and credential are for the TURN ones.
-    `host_addresses`: the addresses of this machine that are offered; none: all."""
+    `host_addresses`: the addresses of this machine that are offered; none: all. `media_path`: how audio travels (auto: the cheap
+    path where it can run). `max_lateness_ms`: later than that at the 99th percentile, no further call is let in."""
 
     enabled: bool = True
     ice_servers: tuple[str, ...] = ()
@@ -58,6 +59,8 @@ class WebRtcConfig:
     max_setups: int = 4
     max_message_bytes: int = 262_144
     path_delay_ms: int = 80
+    media_path: Literal["auto", "cheap", "stock"] = "auto"
+    max_lateness_ms: int = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,16 @@ import logging
 from dataclasses import replace
 
 from session_server.config import Config
+from session_server.errors import ConfigError
 from session_server.ids import random_id
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint
 from session_server.runtime.realtime_routes import OpenSession
-from session_server.runtime.registry import Registry
+from session_server.runtime.registry import Refusal, Registry
 from session_server.transports.base import TalkingEndpoint
 from session_server.transports.webrtc.addresses import offer_addresses
 from session_server.transports.webrtc.call import Call
 from session_server.transports.webrtc.limits import WebRtcLimits
+from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.offer import Offer
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,16 @@ def webrtc_limits(config: Config) -> WebRtcLimits:
     )
 
 
+def shared_media(config: Config) -> Media:
+    """The media path that is configured. Raises ConfigError where it cannot run."""
+    key, chosen = "webrtc.media_path", config.webrtc
+    wanted = None if chosen.media_path == "auto" else MediaPath(chosen.media_path)
+    try:
+        return Media(wanted, chosen.max_lateness_ms / 1000)
+    except PathUnavailable as fault:
+        raise ConfigError(f"{key}: the cheap path cannot run: {fault}; use auto") from None
+
+
 class LiveCall:
     """A call that has been answered: its connection and its session."""
 
@@ -63,6 +75,7 @@ class Calls:
         open_session: OpenSession,
     ) -> None:
         self._limits = webrtc_limits(config)
+        self.media = shared_media(config)
         self._registry = registry
         self._make_endpoint = make_endpoint
         self._open_session = open_session
@@ -87,6 +100,9 @@ class Calls:
 
     async def begin(self, offer: Offer, context: ConnectionContext) -> tuple[str, str]:
         """A call's id and the SDP answer. Raises NotAdmitted, or ClientFault."""
+        late = self.media.too_late()
+        if late is not None:
+            raise self._registry.refusal(Refusal.LATE, late)
         answered: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._carry(offer, context, answered))
         self._tasks.add(task)
@@ -123,7 +139,7 @@ class Calls:
             with self._registry.admit() as connection:
                 context = replace(context, session_id=connection.session_id)
                 async with self._open_session(connection.session_id):
-                    call = Call(random_id("rtc"), offer, self._limits)
+                    call = Call(random_id("rtc"), offer, self._limits, media=self.media)
                     try:
                         async with self._setups:
                             answer = await call.answer()

@@ -26,6 +26,7 @@ class Refusal(enum.Enum):
     STARTING = "starting"
     DRAINING = "draining"
     ENGINE = "engine"
+    LATE = "late"
 
 
 class NotAdmitted(Exception):
@@ -107,9 +108,9 @@ class Registry:
     def admit(self) -> Iterator[Connection]:
         """Hold a slot. Raises NotAdmitted at once when there is none."""
         if self._blocked is not None:
-            self._refuse(*self._blocked)
+            raise self.refusal(*self._blocked)
         if len(self._live) >= self._max:
-            self._refuse(Refusal.FULL, f"the server holds its limit of {self._max} sessions")
+            raise self.refusal(Refusal.FULL, f"the server holds its limit of {self._max} sessions")
         connection = Connection(self._new_id("sess"))
         self._live[connection.session_id] = connection
         try:
@@ -137,8 +138,13 @@ class Registry:
         else:
             self.undeliverable += 1
 
-    def _refuse(self, refusal: Refusal, message: str) -> None:
+    def refusal(
+        self, refusal: Refusal, message: str, retry_after_s: int | None = None
+    ) -> NotAdmitted:
+        """What to raise where a session is not let in, here or by others; it is counted."""
         self.refused[refusal] += 1
         if self._on_refused is not None:
             self._on_refused(refusal)
-        raise NotAdmitted(refusal, message, self._retry_after_s)
+        return NotAdmitted(
+            refusal, message, self._retry_after_s if retry_after_s is None else retry_after_s
+        )

@@ -32,11 +32,10 @@ from aiortc import (
 from session_server.errors import ClientFault
 from session_server.transports.base import TalkingEndpoint
 from session_server.transports.webrtc.limits import CHANNEL, WebRtcLimits
-from session_server.transports.webrtc.microphone import discard, listen
+from session_server.transports.webrtc.media import CallAudio, Media
+from session_server.transports.webrtc.microphone import discard
 from session_server.transports.webrtc.offer import Offer
-from session_server.transports.webrtc.opus import OpusEncoder
 from session_server.transports.webrtc.outbox import CallOutbox
-from session_server.transports.webrtc.paced_track import PacedTrack
 from session_server.transports.webrtc.playout import Frame
 
 _log = logging.getLogger(__name__)
@@ -65,9 +64,13 @@ class Call:
         offer: Offer,
         limits: WebRtcLimits,
         connected: Callable[[], None] = lambda: None,
+        *,
+        media: Media,
     ) -> None:
         """`connected` is called when the way to the client is open."""
         self.call_id = call_id
+        self._media = media
+        self._audio: CallAudio | None = None
         self._offer = offer
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -82,6 +85,7 @@ class Call:
         self._heard_at = self._loop.time()
         self._packets: int | None = None
         self._probe: RTCDataChannel | None = None
+        self._has_channel = False
         self._peer.on("track", self._on_track)
         self._peer.on("datachannel", self._on_channel)
         self._peer.on("connectionstatechange", self._on_state)
@@ -91,9 +95,8 @@ class Call:
     async def answer(self) -> str:
         """The SDP answer. Raises ClientFault for an offer that aiortc refuses."""
         peer = self._peer
-        track = PacedTrack(self.outbox.playout, OpusEncoder(), self._on_frame_left)
-        track.sender = peer.addTrack(track)
-        self.outbox.track = track
+        self._audio = self._media.audio_for(peer, self.outbox.playout, self)
+        self.outbox.clock = self._audio.clock
         ours = peer.getTransceivers()[0]
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         ours.setCodecPreferences([c for c in codecs if c.mimeType.lower() == "audio/opus"])
@@ -139,14 +142,14 @@ class Call:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._audio is not None:
+            self._audio.release()
         closing = asyncio.ensure_future(self._peer.close())  # never cancelled: that would break it
         await asyncio.wait({closing}, timeout=self._limits.close_wait_s)
         if not closing.done():
             _log.error("%s: the connection does not close", self.call_id)
         elif closing.exception() is not None:
             _log.error("%s: closing failed", self.call_id, exc_info=closing.exception())
-        if self.outbox.track is not None:
-            self.outbox.track.release()
 
     def _end(self, why: Ending) -> None:
         if self.ending is None:
@@ -168,11 +171,20 @@ class Call:
 
     def _on_track(self, track: MediaStreamTrack) -> None:
         ours = track is self._peer.getTransceivers()[0].receiver.track
-        self._keep(listen(track, self._hear) if ours else discard(track))
+        reading = self._audio.read(track) if ours and self._audio is not None else discard(track)
+        if reading is not None:
+            self._keep(reading)
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
         if channel.label != CHANNEL:
             return
+        if self._has_channel:
+            _log.info(
+                "%s: a second channel %s is closed: one carries the events", self.call_id, CHANNEL
+            )
+            channel.close()
+            return
+        self._has_channel = True
         channel.on("message", self._on_message)
         channel.on("close", lambda: self._end(Ending.CLIENT_CLOSED))
         self.outbox.opened(channel)
@@ -191,15 +203,21 @@ class Call:
         if self._endpoint is not None and self.outbox.closing is None:
             self._endpoint.on_frame(message)
 
-    def _hear(self, pcm: bytes, rate: int) -> None:
+    # -- the audio's `Listener`
+
+    def hear(self, pcm: bytes, rate: int) -> None:
         self._heard_at = self._loop.time()
         if self._endpoint is not None:
             self._endpoint.on_audio(pcm, rate)
 
-    def _on_frame_left(self, frame: Frame, _lateness_s: float) -> None:
+    def frame_left(self, frame: Frame) -> None:
         sent = self.outbox.sent(frame)
         if sent is not None and self._endpoint is not None:
             self._endpoint.on_audio_sent(sent)
+
+    def audio_failed(self, fault: Exception) -> None:
+        _log.error("%s: its audio failed", self.call_id, exc_info=fault)
+        self._end(Ending.SERVER_CLOSED)
 
     # -- liveness
 

@@ -28,6 +28,11 @@ LEAST_MESSAGE_BYTES = 1024
 
 _DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\b", re.MULTILINE)
 _VIDEO_CODECS = ("video/vp8", "video/h264")
+_FINGERPRINT_BYTES = {"sha-256": 32, "sha-384": 48, "sha-512": 64}
+"""What can be compared with the client's certificate."""
+
+_SETUP = re.compile(r"^a=setup:(?!(?:actpass|active|passive)\s*$)(.{0,40})", re.MULTILINE)
+_FINGERPRINT = re.compile(r"^a=fingerprint:(?!\S+[ \t]+\S+\s*$)", re.MULTILINE)
 _MESSAGE_SIZE = re.compile(r"^a=max-message-size:(\d{1,12})\s*$", re.MULTILINE)
 
 
@@ -54,6 +59,11 @@ def read_offer(raw: bytes) -> Offer:
     if not text.lstrip().startswith("v=0"):
         raise _invalid("The offer is not SDP: it does not begin with 'v=0'.")
     text = _with_directions(_reachable(text))
+    unknown = _SETUP.search(text)
+    if unknown is not None:
+        raise _invalid(f"a=setup:{unknown[1].strip()} is none of actpass, active and passive.")
+    if _FINGERPRINT.search(text):
+        raise _invalid("A line a=fingerprint is not an algorithm and a value.")
     _check(_parsed(text).media)
     size = _MESSAGE_SIZE.search(text)
     if size is not None and 0 < int(size[1]) < LEAST_MESSAGE_BYTES:
@@ -97,11 +107,34 @@ def _check(media: list[MediaDescription]) -> None:
             raise _fault(
                 "unsupported_codec", "The video section offers neither VP8 nor H.264. Leave it out."
             )
-        if section.dtls is None or not section.dtls.fingerprints:
-            raise _invalid("The offer has no DTLS fingerprint.")
+        _check_dtls(section)
         ice = section.ice
         if ice is None or not ice.usernameFragment or not ice.password:
             raise _invalid("The offer has no ICE user name or password.")
+
+
+def _check_dtls(section: MediaDescription) -> None:
+    """Whom we will talk to: without a fingerprint that can be compared the handshake would fail later, and say nothing."""
+    if section.dtls is None:  # the parser drops fingerprints where the role is missing
+        raise _invalid(
+            f"The {section.kind} section has no line a=setup: browsers offer a=setup:actpass."
+        )
+    if not section.dtls.fingerprints:
+        raise _invalid("The offer has no DTLS fingerprint.")
+    comparable = 0
+    for fingerprint in section.dtls.fingerprints:
+        size = _FINGERPRINT_BYTES.get(fingerprint.algorithm.lower())
+        if size is None:
+            continue
+        comparable += 1
+        if not re.fullmatch(
+            rf"[0-9A-Fa-f]{{2}}(:[0-9A-Fa-f]{{2}}){{{size - 1}}}", fingerprint.value
+        ):
+            raise _invalid(
+                f"The {fingerprint.algorithm} fingerprint is not {size} bytes in hexadecimal with colons between them."
+            )
+    if not comparable:
+        raise _invalid(f"The offer has no DTLS fingerprint of {', '.join(_FINGERPRINT_BYTES)}.")
 
 
 def _common_video(section: MediaDescription) -> bool:

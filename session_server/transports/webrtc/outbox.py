@@ -20,9 +20,9 @@ from session_server.protocol.frames import MAX_FRAME, fit
 from session_server.transports.base import AudioSent, Outbox
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP, WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
-from session_server.transports.webrtc.paced_track import PacedTrack
 from session_server.transports.webrtc.path_delay import PathDelay
 from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.rtp_clock import RtpClock
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ class CallOutbox:
         self._waiting_bytes = 0
         self._playout = Playout()
         self.delay = PathDelay(limits.path_delay_ms / 1000)
-        self.track: PacedTrack | None = None
+        self.clock: RtpClock | None = None
+        """That of the outgoing stream."""
         self.followers: list[Outbox] = []
         self.closing: tuple[int, str] | None = None
 
@@ -142,16 +143,17 @@ class CallOutbox:
         self._playout.release(response_id, from_sample)
 
     def starts_at(self, response_id: str) -> int | None:
-        if self.track is None:
+        if self.clock is None:
             return None
-        return self.track.timestamp(self._playout.starts_at(response_id))
+        return self.clock.timestamp(self._playout.starts_at(response_id))
 
     def heard(self, response_id: str, rtp_timestamp: int, latency_ms: int) -> int | None:
-        place = None if self.track is None else self.track.frame_at(rtp_timestamp)
-        if self.track is None or place is None:
+        clock = self.clock
+        place = None if clock is None else clock.frame_at(rtp_timestamp, self._playout.next_index)
+        if clock is None or place is None:
             return None
         index, into = place
-        due = self.track.due(index)
+        due = clock.due(index)
         if due is not None:
             now = self._loop.time()
             self.delay.report(now - due - into / RTP_CLOCK, latency_ms / 1000, now)

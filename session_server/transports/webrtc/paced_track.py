@@ -1,11 +1,10 @@
-"""The outgoing track: a frame each 20 ms on absolute deadlines, for as long as the connection lasts.
+"""The outgoing track of the stock path: a frame each 20 ms on absolute deadlines, for as long as the connection lasts.
 
 Frame k is due at start + k * 20 ms; work or a machine that made one late lets the next ones catch up at once. After a stall
 of more than STALL_S frames are left out instead (the RTP clock moves on with them). RTP never stops: where there is no audio
 there is silence, since a browser stretches the last sound of a stream that stops.
 
-The track gives ready packets, so aiortc packs them as they are. The RTP clock of the wire is `origin` + 960 for each
-frame, where `origin` is aiortc's random start.
+The track gives ready packets, so aiortc packs them as they are. The RTP clock of the wire begins at aiortc's random start.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from av.stream import Stream
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
 from session_server.transports.webrtc.opus import FrameEncoder
 from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.rtp_clock import WRAP, RtpClock
+from session_server.transports.webrtc.ticker import STALL_S
 
-STALL_S = 0.1
 SENDER_CLOCK = "_RTCRtpSender__rtp_timestamp"
-"""aiortc's RTP timestamp of the last packet; where it is missing, `origin` stays unknown."""
+"""aiortc's RTP timestamp of the last packet; where it is missing, the clock's origin stays unknown."""
 
 _TIME_BASE = fractions.Fraction(1, RTP_CLOCK)
-_WRAP = 1 << 32
 
 
 class PacedTrack(MediaStreamTrack):
@@ -44,48 +43,30 @@ class PacedTrack(MediaStreamTrack):
         self._playout = playout
         self._encoder: FrameEncoder | None = encoder
         self._left = left
-        self._start: float | None = None
         self._last_pts: int | None = None
+        self.clock = RtpClock()
         self.sender: RTCRtpSender | None = None
-        self.origin: int | None = None
-        """RTP timestamp of frame 0; None until the first packet is out."""
-
-    def due(self, index: int) -> float | None:
-        """When frame `index` leaves, or left, by the loop's clock; None before the first one."""
-        return None if self._start is None else self._start + index * FRAME_S
-
-    def timestamp(self, index: int) -> int | None:
-        """The RTP timestamp of a frame."""
-        return None if self.origin is None else (self.origin + index * RTP_STEP) % _WRAP
-
-    def frame_at(self, rtp_timestamp: int) -> tuple[int, int] | None:
-        """The frame that a timestamp lies in, near the newest one, and how far in, in ticks of the RTP clock."""
-        newest = self._playout.next_index
-        at_newest = self.timestamp(newest)
-        if at_newest is None:
-            return None
-        away = (rtp_timestamp - at_newest + _WRAP // 2) % _WRAP - _WRAP // 2
-        frames, into = divmod(away, RTP_STEP)
-        return newest + frames, into
 
     def release(self) -> None:
         """The connection is closed: free the encoder now, not when the garbage is collected."""
+        if self._encoder is not None:
+            self._encoder.close()
         self._encoder = None
 
     async def recv(self) -> av.Packet[Stream]:
         """The next packet, when it is due."""
         loop = asyncio.get_running_loop()
-        if self._start is None:
-            self._start = loop.time() - self._playout.next_index * FRAME_S
+        if self.clock.start is None:
+            self.clock.start = loop.time() - self._playout.next_index * FRAME_S
         self._learn_origin()
-        await self._wait_until_due(loop, self._start)
+        await self._wait_until_due(loop, self.clock.start)
         if self._encoder is None:
             raise MediaStreamError
         frame = self._playout.take()
         packet: av.Packet[Stream] = av.Packet(self._encoder.encode(frame.pcm))
         packet.pts = self._last_pts = frame.index * RTP_STEP
         packet.time_base = _TIME_BASE
-        self._left(frame, loop.time() - (self._start + frame.index * FRAME_S))
+        self._left(frame, loop.time() - (self.clock.start + frame.index * FRAME_S))
         return packet
 
     async def _wait_until_due(self, loop: asyncio.AbstractEventLoop, start: float) -> None:
@@ -97,7 +78,7 @@ class PacedTrack(MediaStreamTrack):
             await asyncio.sleep(wait)
 
     def _learn_origin(self) -> None:
-        if self.origin is None and self._last_pts is not None:
+        if self.clock.origin is None and self._last_pts is not None:
             last = getattr(self.sender, SENDER_CLOCK, None)
             if last is not None:
-                self.origin = (last - self._last_pts) % _WRAP
+                self.clock.origin = (last - self._last_pts) % WRAP

@@ -3,13 +3,17 @@ at the module that is named."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+from typing import Any
 
 import aioice.ice
 import pytest
-from aiortc import RTCPeerConnection, RTCRtpSender
+from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 
-from session_server.transports.webrtc import addresses
+from session_server.transports.webrtc import addresses, contract, direct_audio, inline_microphone
+from session_server.transports.webrtc.lateness import LEAST_FRAMES
+from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.paced_track import SENDER_CLOCK
 
 pytestmark = pytest.mark.unit
@@ -48,3 +52,90 @@ async def test_call_the_figures_of_a_connection_have_its_packets():
     counts = [entry.packetsReceived for entry in report.values() if entry.type == "transport"]
     assert counts == [0]
     await peer.close()
+
+
+@pytest.mark.asyncio
+async def test_the_cheap_path_can_run_on_the_installed_versions():
+    assert contract.broken() == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", [*contract.SENDER, *contract.RECEIVER])
+async def test_each_private_name_that_is_gone_is_named(name: str, monkeypatch: pytest.MonkeyPatch):
+    owner = RTCRtpSender if name in contract.SENDER else RTCRtpReceiver
+    made = owner.__init__
+
+    def without(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.__dict__.pop(name, None)
+
+    monkeypatch.setattr(owner, "__init__", without)
+    monkeypatch.delattr(owner, name, raising=False)
+    assert contract.broken() == [f"{owner.__name__}.{name}"]
+
+
+@pytest.mark.asyncio
+async def test_a_caller_that_calls_something_else_is_named(monkeypatch: pytest.MonkeyPatch):
+    def datagram_received(self: object, data: bytes, addr: object) -> None:
+        """Another way."""
+
+    monkeypatch.setattr(aioice.ice.StunProtocol, "datagram_received", datagram_received)
+    (reason,) = contract.broken()
+    assert reason.startswith("StunProtocol.datagram_received calls no ")
+
+
+def test_every_private_name_that_is_used_is_in_the_contract():
+    """Reads the modules of the cheap path: an underscore after a dot that is not our own object's."""
+    known = {
+        *contract.RECEIVER,
+        *contract.SENDER,
+        *contract.DTLS,
+        *contract.ICE,
+        *contract.CONNECTION,
+    }
+    for module in (direct_audio, inline_microphone):
+        tree = ast.parse(inspect.getsource(module))
+        foreign = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and node.attr.startswith("_")
+            and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        }
+        assert foreign
+        assert foreign <= known, module.__name__
+
+
+@pytest.mark.asyncio
+async def test_a_broken_contract_means_the_stock_path_and_one_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(contract, "broken", lambda: ["RTCRtpSender._ssrc"])
+    assert Media().path is MediaPath.STOCK
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "RTCRtpSender._ssrc" in line
+    with pytest.raises(PathUnavailable, match="_ssrc"):
+        Media(MediaPath.CHEAP)
+
+
+@pytest.mark.asyncio
+async def test_the_stock_path_runs_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(contract, "broken", lambda: pytest.fail("nobody asks"))
+    assert Media(MediaPath.STOCK).path is MediaPath.STOCK
+
+
+@pytest.mark.asyncio
+async def test_frames_that_leave_late_close_the_door():
+    media = Media(MediaPath.STOCK, max_lateness_s=0.01)
+    seen: list[float] = []
+    media.on_lateness = seen.append
+    assert media.too_late() is None
+    for _ in range(LEAST_FRAMES):
+        media.left(0.004)
+    assert media.too_late() is None
+    for _ in range(LEAST_FRAMES):
+        media.left(0.03)
+    reason = media.too_late()
+    assert reason is not None
+    assert "31 ms late" in reason
+    assert len(seen) == 2 * LEAST_FRAMES

@@ -99,6 +99,15 @@ def test_names_that_only_the_client_knows_and_a_flood_of_addresses_are_left_out(
         (GOOD.replace("opus/48000/2", "PCMU/8000"), "unsupported_codec", "Opus"),
         (GOOD + VIDEO.replace("VP8", "AV1"), "unsupported_codec", "VP8"),
         (GOOD.replace("a=fingerprint", "a=nothing"), "invalid_sdp", "fingerprint"),
+        (GOOD.replace("a=setup:actpass\n", ""), "invalid_sdp", "audio section has no line a=setup"),
+        (GOOD.replace("a=setup:actpass", "a=setup:maybe"), "invalid_sdp", "a=setup:maybe"),
+        (GOOD.replace("a=setup:actpass", "a=setup:"), "invalid_sdp", "a=setup"),
+        (GOOD.replace(":EE:FF\n", ":EE\n"), "invalid_sdp", "32 bytes"),
+        (GOOD.replace("00:11", "0:11"), "invalid_sdp", "32 bytes"),
+        (GOOD.replace("00:11", "GG:11"), "invalid_sdp", "32 bytes"),
+        (GOOD.replace("sha-256", "sha-512"), "invalid_sdp", "64 bytes"),
+        (GOOD.replace("sha-256", "sha-1"), "invalid_sdp", "sha-256, sha-384, sha-512"),
+        (GOOD.replace("sha-256 ", "sha-256"), "invalid_sdp", "algorithm and a value"),
         (GOOD.replace("a=ice-pwd", "a=nothing"), "invalid_sdp", "ICE"),
         (HEAD + AUDIO * 9, "invalid_sdp", "8 media sections"),
         (GOOD + "a=x\n" * MAX_OFFER_BYTES, "invalid_sdp", "longer than"),
@@ -109,6 +118,12 @@ def test_what_is_wrong_is_said(text: str, code: str, says: str):
         read(text)
     assert (caught.value.code, caught.value.param) == (code, "sdp")
     assert says in caught.value.message
+
+
+def test_a_fingerprint_in_small_letters_and_one_that_nobody_knows_beside_it_do_no_harm():
+    assert read(GOOD.replace(":AA:BB:CC", ":aa:bb:cc")).has_channel
+    older = GOOD.replace("a=setup:", "a=fingerprint:sha-1 00:11\na=setup:")
+    assert read(older).has_channel
 
 
 def test_bytes_that_are_no_text_are_refused():

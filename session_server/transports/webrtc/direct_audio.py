@@ -1,0 +1,120 @@
+"""The outgoing audio of the cheap path: RTP packets that the process's ticker makes and sends, past aiortc's sender.
+
+Owns the RTP header, sequence numbers and clock of one call. aiortc's sender stays in place for what it does well (its reports
+to the client, the answer's SDP) with a track that never yields; its counters are kept, since its reports are made of them.
+Frames leave once the connection is up; while there is no way to the client, time goes on and frames are left out.
+
+Private names: `contract`. Units: seconds of the event loop's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiortc import MediaStreamTrack, RTCRtpSender, clock as aiortc_clock
+from aiortc.mediastreams import MediaStreamError
+from aiortc.rtcrtpparameters import RTCRtpSendParameters
+
+from session_server.transports.webrtc.limits import FRAME_S
+from session_server.transports.webrtc.opus import FrameEncoder
+from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.rtp_clock import WRAP, RtpClock
+from session_server.transports.webrtc.ticker import Ticker
+
+_HEADER = struct.Struct("!BBHLL")
+_VERSION = 0x80
+
+
+class QuietTrack(MediaStreamTrack):
+    """For a sender that must not send: it waits until the connection is closed."""
+
+    kind = "audio"
+
+    async def recv(self) -> Any:  # noqa: ANN401 - it gives nothing
+        await asyncio.get_running_loop().create_future()
+        raise MediaStreamError
+
+
+class DirectAudio:
+    """A `Ticked`. `left` is told of each frame as it goes out, with its lateness; `failed` of what broke."""
+
+    def __init__(
+        self,
+        sender: RTCRtpSender,
+        ticker: Ticker,
+        playout: Playout,
+        encoder: FrameEncoder,
+        left: Callable[[Frame, float], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._sender = cast("Any", sender)
+        self._ticker = ticker
+        self._playout = playout
+        self._encoder = encoder
+        self._left = left
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._payload_type: int | None = None
+        self._released = False
+        self._sequence = secrets.randbelow(1 << 15)
+        """Begins in the lower half: SRTP would not survive a wrap within the first packets."""
+        self.clock = RtpClock()
+        self.clock.origin = secrets.randbelow(WRAP)
+        self._send = sender.send
+        self._sender.send = self._begin
+
+    def release(self) -> None:
+        """No more frames. Idempotent."""
+        self._released = True
+        self._ticker.remove(self)
+        self._encoder.close()
+
+    async def _begin(self, parameters: RTCRtpSendParameters) -> None:
+        """aiortc starts its sender: the connection is up."""
+        await self._send(parameters)
+        self._payload_type = parameters.codecs[0].payloadType
+        if not self._released:
+            self._ticker.add(self)
+
+    def tick(self, due: float) -> None:
+        index = self._index(due)
+        transport = self._sender.transport
+        pair = transport.transport._connection._nominated.get(1)
+        session = transport._tx_srtp
+        if pair is None or session is None:
+            return
+        if index > self._playout.next_index:
+            self._playout.skip_to(index)
+        frame = self._playout.take()
+        payload = self._encoder.encode(frame.pcm)
+        timestamp = self.clock.timestamp(frame.index)
+        assert timestamp is not None
+        header = _HEADER.pack(
+            _VERSION, self._payload_type, self._sequence, timestamp, self._sender._ssrc
+        )
+        data = session.protect(header + payload)
+        late_s = self._loop.time() - due
+        pair.protocol.transport.sendto(data, pair.remote_addr)
+        self._sequence = (self._sequence + 1) & 0xFFFF
+        self._count(timestamp, len(payload))
+        self._left(frame, late_s)
+
+    def broke(self, fault: Exception) -> None:
+        self._failed(fault)
+
+    def _index(self, due: float) -> int:
+        if self.clock.start is None:
+            self.clock.start = due - self._playout.next_index * FRAME_S
+        return round((due - self.clock.start) / FRAME_S)
+
+    def _count(self, timestamp: int, size: int) -> None:
+        """What aiortc's sender reports are made of."""
+        sender = self._sender
+        sender._RTCRtpSender__ntp_timestamp = aiortc_clock.current_ntp_time()
+        sender._RTCRtpSender__rtp_timestamp = timestamp
+        sender._RTCRtpSender__packet_count += 1
+        sender._RTCRtpSender__octet_count += size

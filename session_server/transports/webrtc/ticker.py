@@ -1,0 +1,92 @@
+"""One timer for the outgoing frames of all calls of a process.
+
+A frame is due every 20 ms in each of SLOTS slots, 5 ms apart; a call gets the slot with the fewest others, so that frames do not
+leave in one burst. Invariants: deadlines are absolute (slot k is due at origin + k * 5 ms), so work never makes them drift; slots
+that are late are made up for at once, one in each turn of the loop, and after a stall of more than STALL_S they are left out;
+what raises loses its seat, hears of it, and disturbs no other. Without calls there is no timer.
+
+Units: seconds of the event loop's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Protocol
+
+from session_server.transports.webrtc.limits import FRAME_S
+
+SLOTS = 4
+SLOT_S = FRAME_S / SLOTS
+STALL_S = 0.1
+
+
+class Ticked(Protocol):
+    """Somebody with a frame to send every 20 ms."""
+
+    def tick(self, due: float) -> None:
+        """A frame is due, or was."""
+        ...
+
+    def broke(self, fault: Exception) -> None:
+        """`tick` raised this, and will not be called again."""
+        ...
+
+
+class Ticker:
+    """For one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._origin = loop.time()
+        self._fired = 0
+        """Number of the slot that was worked off last."""
+        self._slots: list[dict[Ticked, None]] = [{} for _ in range(SLOTS)]
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._slots))
+
+    def add(self, ticked: Ticked) -> None:
+        """Call it every 20 ms from now on."""
+        if self._timer is None:
+            self._skip_to_now()
+        min(self._slots, key=len)[ticked] = None
+        self._arm()
+
+    def remove(self, ticked: Ticked) -> None:
+        """Idempotent."""
+        for slot in self._slots:
+            slot.pop(ticked, None)
+        self._arm()
+
+    def _skip_to_now(self) -> None:
+        self._fired = math.ceil((self._loop.time() - self._origin) / SLOT_S) - 1
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not len(self):
+            return
+        number = self._fired + 1
+        while not self._slots[number % SLOTS]:
+            number += 1
+        due = self._origin + number * SLOT_S
+        self._timer = self._loop.call_at(due, self._fire, number, due)
+
+    def _fire(self, number: int, due: float) -> None:
+        if self._loop.time() - due > STALL_S:
+            self._skip_to_now()
+            self._arm()
+            return
+        self._fired = number
+        slot = self._slots[number % SLOTS]
+        for ticked in list(slot):
+            try:
+                if ticked in slot:  # not ended by one before it
+                    ticked.tick(due)
+            except Exception as fault:
+                self.remove(ticked)
+                ticked.broke(fault)
+        self._arm()

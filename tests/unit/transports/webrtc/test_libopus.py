@@ -1,0 +1,175 @@
+"""Opus by ctypes: what goes in comes out, losses are made up, memory is freed, nonsense is refused."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from session_server.media import INPUT_RATE, OUTPUT_RATE
+from session_server.transports.webrtc import libopus, opus
+from session_server.transports.webrtc.libopus import Decoder, Encoder, OpusError
+from tests.unit.audio.signals import speechlike
+
+pytestmark = pytest.mark.unit
+
+FRAME = OUTPUT_RATE // 50
+HEARD = INPUT_RATE // 50
+
+
+def packets(seconds: float = 2.0, loss: int = 0, rate: int = OUTPUT_RATE) -> list[bytes]:
+    sound = speechlike(seconds, rate, 3, rms=4000.0).astype("<i2").tobytes()
+    encoder = Encoder(rate, opus.BIT_RATE, opus.COMPLEXITY)
+    if loss:
+        encoder.expect_loss(loss)
+    step = 2 * rate // 50
+    made = [encoder.encode(sound[at : at + step]) for at in range(0, len(sound), step)]
+    encoder.close()
+    return made
+
+
+def samples(pcm: bytes) -> np.ndarray:
+    return np.frombuffer(pcm, "<i2").astype(float)
+
+
+def loudness(pcm: bytes) -> float:
+    return float(np.sqrt(np.mean(samples(pcm) ** 2)))
+
+
+def decoded(made: list[bytes], decoder: Decoder) -> list[bytes]:
+    return [decoder.decode(packet) for packet in made]
+
+
+def test_speech_at_24_khz_comes_out_at_16_khz():
+    made = packets()
+    out = decoded(made, Decoder(INPUT_RATE))
+    assert {len(pcm) for pcm in out} == {2 * HEARD}
+    sound = speechlike(2.0, OUTPUT_RATE, 3, rms=4000.0)
+    assert loudness(b"".join(out)) == pytest.approx(float(np.sqrt(np.mean(sound**2.0))), rel=0.2)
+
+
+def test_every_frame_is_a_packet_in_silence_too():
+    encoder = Encoder(OUTPUT_RATE, opus.BIT_RATE, opus.COMPLEXITY)
+    made = [encoder.encode(bytes(2 * FRAME)) for _ in range(200)]
+    assert all(len(packet) > 2 for packet in made), "a packet of two bytes or less is DTX"
+
+
+def similarity(a: bytes, b: bytes) -> float:
+    x, y = samples(a), samples(b)
+    return float(x @ y / np.sqrt((x @ x) * (y @ y) + 1e-9))
+
+
+def test_a_lost_packet_is_recovered_from_the_copy_in_the_next_one_better_than_by_guessing():
+    made = packets(3.0, loss=20, rate=INPUT_RATE)
+    whole = decoded(made, Decoder(INPUT_RATE))
+    loud = [n for n in range(20, len(made) - 1) if loudness(whole[n]) > 2000][::7]
+    recovered, guessed = [], []
+    for n in loud:
+        decoder = Decoder(INPUT_RATE)
+        decoded(made[:n], decoder)
+        pcm = decoder.recover(made[n + 1], HEARD)
+        assert len(pcm) == 2 * HEARD
+        recovered.append(similarity(pcm, whole[n]))
+        decoder = Decoder(INPUT_RATE)
+        decoded(made[:n], decoder)
+        guessed.append(similarity(decoder.conceal(HEARD), whole[n]))
+    assert len(loud) > 5
+    assert np.median(recovered) > np.median(guessed)
+    assert np.median(recovered) > 0.7
+
+
+def test_two_lost_packets_are_made_up_in_one_piece():
+    made = packets()
+    decoder = Decoder(INPUT_RATE)
+    decoded(made[:50], decoder)
+    assert len(decoder.recover(made[52], 2 * HEARD)) == 4 * HEARD
+    assert len(decoder.decode(made[52])) == 2 * HEARD
+
+
+def test_a_long_loss_fades_instead_of_humming():
+    decoder = Decoder(INPUT_RATE)
+    decoded(packets(), decoder)
+    made_up = [decoder.conceal(HEARD) for _ in range(25)]
+    assert loudness(made_up[-1]) < 300
+
+
+def test_what_is_closed_or_nonsense_is_refused_and_never_crashes():
+    encoder, decoder = Encoder(OUTPUT_RATE, 32_000, 5), Decoder(INPUT_RATE)
+    for bad in (b"", bytes(2 * FRAME - 2)):
+        with pytest.raises(OpusError):
+            encoder.encode(bad)
+    for packet in (b"", b"\xff\xff\xff"):
+        with pytest.raises(OpusError):
+            decoder.decode(packet)
+    for wrong in (HEARD + 1, 10 * INPUT_RATE):
+        with pytest.raises(OpusError):
+            decoder.conceal(wrong)
+    for state in (encoder, decoder):
+        state.close()
+        state.close()
+    with pytest.raises(OpusError, match="closed"):
+        encoder.encode(bytes(2 * FRAME))
+    with pytest.raises(OpusError, match="closed"):
+        decoder.conceal(HEARD)
+    with pytest.raises(OpusError):
+        Encoder(44_100, 32_000, 5)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_decoded_or_refused(packet: bytes):
+    decoder = Decoder(INPUT_RATE)
+    for attempt in (decoder.decode, lambda p: decoder.recover(p, HEARD)):
+        with suppress(OpusError):
+            assert len(attempt(packet)) % 2 == 0
+    decoder.close()
+
+
+def test_the_states_of_three_hundred_calls_leave_no_memory_behind():
+    def round_of(calls: int) -> None:
+        for _ in range(calls):
+            encoder, decoder = Encoder(OUTPUT_RATE, 32_000, 5), Decoder(INPUT_RATE)
+            decoder.decode(encoder.encode(bytes(2 * FRAME)))
+            encoder.close()
+            decoder.close()
+
+    round_of(50)
+    gc.collect()
+    before = resident()
+    round_of(1000)
+    gc.collect()
+    assert resident() - before < 4_000_000, "the states of 1000 calls are about 60 MB"
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_without_libopus_the_codec_of_av_stands_in(monkeypatch: pytest.MonkeyPatch):
+    ours = opus.new_encoder()
+    assert isinstance(ours, Encoder)
+    monkeypatch.setattr(libopus, "missing", lambda: "libopus: not there")
+    theirs = opus.new_encoder()
+    assert isinstance(theirs, opus.PyAvEncoder)
+    decoder = Decoder(INPUT_RATE)
+    for encoder in (ours, theirs):
+        packet = encoder.encode(bytes(2 * FRAME))
+        assert len(decoder.decode(packet)) == 2 * HEARD
+        encoder.close()
+        encoder.close()
+
+
+def test_a_machine_without_libopus_is_told_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    libopus._library.cache_clear()
+    monkeypatch.setattr(libopus.av, "__file__", str(tmp_path / "av" / "__init__.py"))
+    monkeypatch.setattr(libopus.ctypes.util, "find_library", lambda name: None)
+    try:
+        assert libopus.missing() == "libopus: neither in the wheel of av nor on the system"
+    finally:
+        monkeypatch.undo()
+        libopus._library.cache_clear()
+    assert libopus.missing() is None
