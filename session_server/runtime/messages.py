@@ -133,8 +133,11 @@ class SessionOpened(Message, frozen=True, tag=True):
 
 
 class SessionRefused(Message, frozen=True, tag=True):
+    """`full`: the limit of sessions is reached; else the engines are too busy."""
+
     reason: str
     retry_after_s: int = 5
+    full: bool = False
 
 
 class RecognitionDone(Message, frozen=True, tag=True):
