@@ -45,6 +45,13 @@ class FrontierSource(enum.StrEnum):
     ESTIMATE = "estimate"
 
 
+class CallPath(enum.StrEnum):
+    """How a call's audio travels: our own way past aiortc, or aiortc's."""
+
+    CHEAP = "cheap"
+    STOCK = "stock"
+
+
 class TurnLeg(enum.StrEnum):
     """Where the time of a turn goes, from the user's last voiced sample to the first chunk of speech."""
 
@@ -184,6 +191,7 @@ LATENESS = (-2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.2, 0.5,
 LEAD = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 AGE = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 LAG = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+SEND_LATENESS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 LENGTH = (5, 15, 30, 60, 120, 300, 600, 1800, 3600)
 BATCH = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 FRAMES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256)
@@ -235,6 +243,8 @@ PLAYBACK_SPECS = (
     _histogram("frontier_report_age_seconds", "seconds", "Age of the last acknowledgement of played audio when the scheduler is told the frontier; only of clients that acknowledge.", AGE),
     _counter("frontier_fallbacks", "events", "Times that acknowledgements stopped and the frontier fell back to an estimate."),
     _counter("frontier_cuts", "answers", "Answers that were cut, by where the listener's place came from: reports of the client, or an estimate.", Label("source", FrontierSource)),
+    _gauge("webrtc_calls", "calls", "WebRTC calls that have audio now, by the path that carries it.", Label("path", CallPath)),
+    _histogram("webrtc_send_lateness_seconds", "seconds", "A frame of a WebRTC call leaving, minus the instant it was due; above `webrtc.max_lateness_ms` at p99 new calls are refused.", SEND_LATENESS),
     _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
     _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),

@@ -70,6 +70,8 @@ class Metrics:
     frontier_report_age_seconds: Histogram
     frontier_fallbacks: Counter
     frontier_cuts: Counter
+    webrtc_calls: Gauge
+    webrtc_send_lateness_seconds: Histogram
     playback_acks: Counter
     audio_generated_seconds: Counter
     audio_sent_seconds: Counter

@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 from session_server.config import Config
 from session_server.errors import ConfigError
 from session_server.ids import random_id
+from session_server.observability.catalogue import CallPath
+from session_server.observability.metrics import Metrics
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint
 from session_server.runtime.realtime_routes import OpenSession
 from session_server.runtime.registry import Refusal, Registry
@@ -54,6 +57,13 @@ def shared_media(config: Config) -> Media:
         return Media(wanted, chosen.max_lateness_ms / 1000)
     except PathUnavailable as fault:
         raise ConfigError(f"{key}: the cheap path cannot run: {fault}; use auto") from None
+
+
+def watch_media(media: Media, metrics: Metrics) -> None:
+    """Let the metrics tell of the calls' audio."""
+    media.on_lateness = metrics.webrtc_send_lateness_seconds.observe
+    for path in CallPath:
+        metrics.watch("webrtc_calls", partial(media.calls_on, MediaPath(path.value)), path.value)
 
 
 class LiveCall:

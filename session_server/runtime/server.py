@@ -34,7 +34,7 @@ from session_server.protocol.session_config import voices
 from session_server.runtime.app import build_app
 from session_server.runtime.auth import Gate
 from session_server.runtime.call_routes import CallRoutes
-from session_server.runtime.calls import Calls
+from session_server.runtime.calls import Calls, watch_media
 from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.drain import Drain, Phase
 from session_server.runtime.host import EngineHost
@@ -174,6 +174,7 @@ class Server:
         )
         gate = Gate(self.config.auth.keys, secrets)
         self.calls = Calls(self.config, self.registry, make_endpoint, self._admitted)
+        watch_media(self.calls.media, self.metrics)
         call_routes = CallRoutes(self.config, self.calls, gate, rules)
         routes = RealtimeRoutes(
             config=self.config,

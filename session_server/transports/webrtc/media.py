@@ -107,6 +107,10 @@ class Media:
         self.live[self.path] += 1
         return audio
 
+    def calls_on(self, path: MediaPath) -> float:
+        """How many calls have audio now on this path."""
+        return float(self.live[path])
+
     @property
     def ticker(self) -> Ticker:
         return self._ticker

@@ -38,6 +38,8 @@ async def test_a_spoken_turn_is_answered_aloud_on_either_path(serve: OpenServer,
         media = server.calls.media
         assert {p: media.live[p] for p in MediaPath} == {p: int(p is path) for p in MediaPath}
         assert len(media.ticker) == (path is MediaPath.CHEAP)
+        for one in MediaPath:
+            assert server.metrics.value("webrtc_calls", path=one.value) == int(one is path)
         theirs = 2  # the caller's own: it reads a track
         assert decoders() == theirs - (path is MediaPath.CHEAP)
         await caller.talk(speech(0.8))
@@ -47,6 +49,7 @@ async def test_a_spoken_turn_is_answered_aloud_on_either_path(serve: OpenServer,
         assert caller.loud_frames() == pytest.approx(said / 80 / 0.02, rel=0.15)
         play = await caller.wait("playback.play")
         assert play["rtp_timestamp"] is not None
+        assert server.metrics.value("webrtc_send_lateness_seconds_count") > 30
         await until_reported(caller)
     assert not any(media.live.values())
     assert len(media.ticker) == 0
