@@ -10,57 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from loadgen.records import ResponseIds, UserRecord
-from loadgen.server_probe import Sample, ServerProbe
-from loadgen.speech import Material, room_noise, share
+from loadgen.driving import LEAD_EVERY_NS, LEAD_SAMPLES, OPEN_S, Load, LoadRun, Outcome
+from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import decode
-from loadgen.wire_client import Lines, Plan, WireClient
-from session_server.clock import Clock, MonotonicClock
-from session_server.errors import SessionServerError
+from loadgen.wire_client import Lines, WireClient
+from session_server.clock import Clock
 from session_server.media import NS_PER_S, OUTPUT_RATE
 
-OPEN_S = 10.0
-PROBE_EVERY_S = 2.0
-LEAD_EVERY_NS = 5 * QUANTUM_NS
-LEAD_SAMPLES = 600
 MAX_FRAME = 4 * 1024 * 1024
-
-
-class RunFailed(SessionServerError):
-    """No session could be opened. One line that says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What to run. `starts`: seconds from the beginning, one a user; each user opens `rounds` sessions in turn."""
-
-    url: str
-    plan: Plan
-    material: Material
-    starts: Sequence[float]
-    seed: int
-    rounds: int = 1
-    api_key: str | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a run gave. `looks`: (sessions ended so far, the server then). `lead`: (second of the run, seconds of audio that had
-    arrived and were not played yet) of the first user, for its first minute or so."""
-
-    records: list[UserRecord] = field(default_factory=list)
-    late_ns: list[int] = field(default_factory=list)
-    looks: list[tuple[int, Sample]] = field(default_factory=list)
-    lead: list[tuple[float, float]] = field(default_factory=list)
-    sessions: int = 0
 
 
 class WsDriver:
@@ -74,55 +38,23 @@ class WsDriver:
         progress: Callable[[int], None] = lambda turns: None,
         clock: Clock | None = None,
     ) -> None:
-        self._load = load
-        self._probe = probe
-        self._progress = progress
-        self._clock = clock if clock is not None else MonotonicClock()
-        self._ids = ResponseIds()
-        self._room = room_noise(load.seed)
-        self.outcome = Outcome()
-        self._refusals: list[str] = []
-        self._ended_turns = 0
-        self._began = 0
+        self._run = LoadRun(load, probe, progress, clock)
+        self._clock = self._run.clock
+
+    @property
+    def outcome(self) -> Outcome:
+        return self._run.outcome
 
     async def run(self) -> Outcome:
         """Raises RunFailed when not one session could be opened."""
-        self._began = self._clock.now()
-        await self._look()
-        looking = asyncio.create_task(self._keep_looking())
-        try:
-            async with asyncio.TaskGroup() as group:
-                for index, start in enumerate(self._load.starts):
-                    group.create_task(self._user(index, start))
-        finally:
-            looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await looking
-        if not self.outcome.sessions:
-            raise RunFailed(self._refusals[0] if self._refusals else "no session could be opened")
-        await self._look()
-        return self.outcome
-
-    async def _user(self, index: int, start: float) -> None:
-        await asyncio.sleep(start)
-        users = len(self._load.starts)
-        for lap in range(self._load.rounds):
-            rng = random.Random(f"{self._load.seed}/{index}/{lap}")
-            material = self._load.material
-            lines = Lines(
-                share(material.questions, index, users, rng),
-                share(material.interruptions, index, users, rng),
-                share(material.backchannels, index, users, rng) if material.backchannels else (),
-            )
-            await self._session(index, lines, rng)
+        return await self._run.run(self._session)
 
     async def _session(self, index: int, lines: Lines, rng: random.Random) -> None:
-        key = self._load.api_key
-        headers = {"Authorization": f"Bearer {key}"} if key else None
+        load = self._run.load
         try:
             async with connect(
-                self._load.url,
-                additional_headers=headers,
+                load.url,
+                additional_headers=load.headers or None,
                 compression=None,
                 proxy=None,
                 max_size=MAX_FRAME,
@@ -132,14 +64,13 @@ class WsDriver:
                 self.outcome.sessions += 1
                 await self._converse(socket, index, lines, rng)
         except (OSError, InvalidHandshake, TimeoutError) as fault:
-            self._refuse(fault)
+            self._run.refuse(*describe(fault, load.url))
 
     async def _converse(
         self, socket: ClientConnection, index: int, lines: Lines, rng: random.Random
     ) -> None:
-        now = self._clock.now()
-        plan = self._load.plan
-        user = WireClient(index, plan, lines, self._room, self._ids, rng, now)
+        run, now = self._run, self._clock.now()
+        user = WireClient(index, run.load.plan, lines, run.room, run.ids, rng, now)
         reading = asyncio.create_task(self._read(socket, user))
         try:
             await self._send(socket, user.start())
@@ -175,13 +106,11 @@ class WsDriver:
                 and (due - begun) % LEAD_EVERY_NS == 0
                 and len(self.outcome.lead) < LEAD_SAMPLES
             ):
-                at_s = (due - self._began) / NS_PER_S
+                at_s = (due - self._run.began) / NS_PER_S
                 self.outcome.lead.append((at_s, user.buffered(due) / OUTPUT_RATE))
             turns = user.user.turns_ended
-            if turns != ended:
-                self._ended_turns += turns - ended
-                ended = turns
-                self._progress(self._ended_turns)
+            self._run.turns_ended(turns - ended)
+            ended = turns
         if user.lost:
             socket.transport.abort()
 
@@ -200,23 +129,6 @@ class WsDriver:
     async def _send(self, socket: ClientConnection, messages: list[str]) -> None:
         for message in messages:
             await socket.send(message)
-
-    def _refuse(self, fault: Exception) -> None:
-        why, kind = describe(fault, self._load.url)
-        self._refusals.append(why)
-        record = UserRecord()
-        record.errors[kind] += 1
-        self.outcome.records.append(record)
-
-    async def _keep_looking(self) -> None:
-        while True:
-            await asyncio.sleep(PROBE_EVERY_S)
-            await self._look()
-
-    async def _look(self) -> None:
-        sample = await asyncio.to_thread(self._probe.sample)
-        if sample is not None:
-            self.outcome.looks.append((len(self.outcome.records), sample))
 
 
 def _why(socket: ClientConnection) -> str:

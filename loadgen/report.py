@@ -17,8 +17,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from loadgen.driver_ws import Outcome
-from loadgen.measure import duration_s, measure, spread
+from loadgen.driving import Outcome
+from loadgen.measure import LEAST_EVENTS, duration_s, measure, spread
+from loadgen.rtc_figures import CALL_ROWS, section
 from loadgen.server_probe import Sample, StageTotals
 from loadgen.slo import Verdict
 from session_server.errors import ConfigError
@@ -111,11 +112,16 @@ def build(
         "lead": [[round(at, 1), round(lead, 3)] for at, lead in outcome.lead],
         "server_figures_origin": origin,
         "stages": _stages([sample for _, sample in outcome.looks]),
-        "driver": {"kind": "ws", "late_ms": spread(outcome.late_ns, (50, 99, 100))},
+        "driver": {
+            "kind": "ws" if outcome.calls is None else "webrtc",
+            "late_ms": spread(outcome.late_ns, (50, 99, 100)),
+        },
         "workload": dict(workload),
         "machine": machine(),
         "server": dict(outcome.looks[-1][1].build) if outcome.looks else {},
     }
+    if outcome.calls is not None:
+        report["webrtc"] = section(outcome.calls, outcome.records)
     wasted = _server_waste(outcome.looks)
     if wasted is not None:
         report["wasted_audio_ratio"] = wasted
@@ -200,7 +206,7 @@ def figure(report: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
 def rows_of(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Titles and paths that fit these reports, of load runs, simulations or both; a path once, and only if one has it."""
     simulated = [one.get("measurement_origin") == "simulation" for one in reports]
-    rows = (*SIMULATION_ROWS * any(simulated), *ROWS * (not all(simulated)))
+    rows = (*SIMULATION_ROWS * any(simulated), *(*ROWS, *CALL_ROWS) * (not all(simulated)))
     titles = {path: title for title, path in reversed(rows)}
     return [
         (titles[path], path)
@@ -230,16 +236,34 @@ def ratio(value: object, base: object) -> str:
     return f"{numbers[0] / numbers[1]:.2f}" if len(numbers) == 2 and numbers[1] else "-"
 
 
+def why_dashes(report: Mapping[str, Any]) -> str | None:
+    """What a reader must know of a run that was too short for its figures."""
+    if report.get("c100") is not None or not has(report, "c100"):
+        return None
+    return (
+        f"C100 and other shares show a dash: fewer than {LEAST_EVENTS} answers were heard, too few for a share;"
+        " a longer run (or more users) has more"
+    )
+
+
+def _print_notes(report: Mapping[str, Any], console: Console) -> None:
+    """Below the table."""
+    if report.get("error_kinds"):
+        kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
+        console.print(f"errors: {kinds}", markup=False)
+    note = why_dashes(report)
+    if note is not None:
+        console.print(note, markup=False, soft_wrap=True)
+
+
 def print_report(report: Mapping[str, Any], console: Console) -> None:
     table = Table(title="Load run", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for title, path in ROWS:
+    for title, path in (*ROWS, *CALL_ROWS * ("webrtc" in report)):
         table.add_row(title, shown(figure(report, path)))
     console.print(table)
-    if report.get("error_kinds"):
-        kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
-        console.print(f"errors: {kinds}", markup=False)
+    _print_notes(report, console)
     late = figure(report, "driver.late_ms.p99")
     if late is not None and late > 20:
         console.print(
@@ -259,9 +283,7 @@ def print_simulation(report: Mapping[str, Any], console: Console) -> None:
         batch = shown(figures["mean_batch"])
         table.add_row(f"{stage}: busy, mean batch", f"{figures['occupancy']:.0%}, {batch}")
     console.print(table)
-    if report.get("error_kinds"):
-        kinds = ", ".join(f"{kind} x{count}" for kind, count in report["error_kinds"].items())
-        console.print(f"errors: {kinds}", markup=False)
+    _print_notes(report, console)
 
 
 def print_comparison(

@@ -42,6 +42,10 @@ class SessionBody(msgspec.Struct, gc=False):
     extensions: Extensions | None = None
 
 
+class PartBody(msgspec.Struct, gc=False):
+    type: str = ""
+
+
 class ServerEvent(msgspec.Struct, gc=False):
     """Any server event, with the fields that matter here."""
 
@@ -52,6 +56,9 @@ class ServerEvent(msgspec.Struct, gc=False):
     delta: str | None = None
     transcript: str | None = None
     reversible: bool = False
+    epoch: int = 0
+    rtp_timestamp: int | None = None
+    part: PartBody | None = None
     response: ResponseBody | None = None
     session: SessionBody | None = None
     error: ErrorBody | None = None
@@ -110,6 +117,23 @@ def acknowledge(ack: Acknowledge) -> str:
             "content_index": ack.content_index,
             "played_samples": ack.played_samples,
             "buffered_ms": ack.buffered_ms,
+            "underruns": ack.underruns,
+            "underrun_ms": ack.underrun_ms,
+            "final": ack.final,
+        }
+    )
+
+
+def acknowledge_rtp(ack: Acknowledge, rtp_timestamp: int, output_latency_ms: int) -> str:
+    """The same where audio comes by RTP: what is being played, and what the sound card adds."""
+    return encode(
+        {
+            "type": "playback.ack",
+            "response_id": ack.response,
+            "item_id": ack.item,
+            "content_index": ack.content_index,
+            "rtp_timestamp": rtp_timestamp,
+            "output_latency_ms": output_latency_ms,
             "underruns": ack.underruns,
             "underrun_ms": ack.underrun_ms,
             "final": ack.final,

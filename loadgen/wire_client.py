@@ -86,7 +86,7 @@ class Lines:
     backchannels: Sequence[Clip] = ()
 
 
-class _Voice:
+class Voice:
     """Speaks the lines; clips have the length they have. A false start is the beginning of a question, of a drawn length."""
 
     def __init__(self, lines: Lines, workload: Workload, rng: random.Random) -> None:
@@ -127,7 +127,7 @@ class WireClient:
         rng: random.Random,
         now: int,
     ) -> None:
-        script = DrawnScript(plan.workload, _Voice(lines, plan.workload, rng), rng, plan.turns)
+        script = DrawnScript(plan.workload, Voice(lines, plan.workload, rng), rng, plan.turns)
         acks = ACK_INTERVAL_MS * NS_PER_MS if plan.playback else 0
         self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
         self.lost = False
@@ -237,22 +237,7 @@ class WireClient:
             case _ if event.type.startswith("response.") and event.response_id is not None:
                 yield events.ResponseNamed(event.response_id)
             case _:
-                yield from self._read_rest(event)
-
-    def _read_rest(self, event: ServerEvent) -> Iterator[events.UserEvent]:
-        match event.type:
-            case "session.updated":
-                extensions = event.session.extensions if event.session is not None else None
-                playback = extensions.playback if extensions is not None else None
-                yield events.SessionReady(playback.ack_interval_ms if playback else None)
-            case "input_audio_buffer.committed":
-                yield events.Committed(event.item_id or "")
-            case "conversation.item.input_audio_transcription.completed":
-                yield events.Transcribed(event.item_id or "", event.transcript or "")
-            case "error":
-                yield events.Failed(event.error.code if event.error is not None else None)
-            case _:
-                pass
+                yield from read_plain(event)
 
     def _audio(self, event: ServerEvent) -> events.Audio:
         pcm = base64.b64decode(event.delta or "")
@@ -267,3 +252,20 @@ class WireClient:
     def _complete(self, item: str) -> events.AudioComplete:
         windows = self._windows.get(item)
         return events.AudioComplete(item, windows.finish() if windows is not None else b"")
+
+
+def read_plain(event: ServerEvent) -> Iterator[events.UserEvent]:
+    """What means the same over every transport."""
+    match event.type:
+        case "session.updated":
+            extensions = event.session.extensions if event.session is not None else None
+            playback = extensions.playback if extensions is not None else None
+            yield events.SessionReady(playback.ack_interval_ms if playback else None)
+        case "input_audio_buffer.committed":
+            yield events.Committed(event.item_id or "")
+        case "conversation.item.input_audio_transcription.completed":
+            yield events.Transcribed(event.item_id or "", event.transcript or "")
+        case "error":
+            yield events.Failed(event.error.code if event.error is not None else None)
+        case _:
+            pass

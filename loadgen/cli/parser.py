@@ -19,6 +19,7 @@ from loadgen.cli.lab_options import (
     names,
     number,
     numbers,
+    share,
 )
 
 EXTENSIONS = ("playback",)
@@ -65,8 +66,10 @@ def _command(commands: Any, name: str, module: str, text: str) -> argparse.Argum
 def _add_run(run: argparse.ArgumentParser) -> None:
     # fmt: off
     add = run.add_argument
-    add("--url", required=True, help="the server, like ws://127.0.0.1:8000/v1/realtime")
-    add("--driver", choices=("ws",), default="ws", help="how users connect (default: ws)")
+    add("--url", required=True, help="the server, like ws://127.0.0.1:8000/v1/realtime, or with --driver webrtc http://127.0.0.1:8000")
+    add("--driver", choices=("ws", "webrtc"), default="ws", help="how users connect (default: ws)")
+    add("--loss", type=share, metavar="S", help="share of RTP packets that are lost on the way, each way, like 5%% or 0.05; webrtc only (default: 0)")
+    add("--jitter-ms", type=number(float, 0, 1000), metavar="J", help="each RTP packet is late by 0 to 2 J milliseconds; webrtc only (default: 0)")
     add("--users", type=number(int, 1, 1000), default=1, metavar="N", help="users at once (default: 1)")
     add("--turns", type=number(int, 1, 100_000), default=5, metavar="T", help="turns of each user in a session (default: 5)")
     add("--rounds", type=number(int, 1, 100_000), default=1, metavar="R", help="sessions of each user, one after another (default: 1)")

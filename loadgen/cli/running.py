@@ -7,16 +7,18 @@ import asyncio
 import random
 import sys
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from loadgen import report as reports
 from loadgen.arrivals import arrivals
-from loadgen.driver_ws import Load, Outcome, WsDriver
+from loadgen.bad_network import BadNetwork
+from loadgen.driver_ws import WsDriver
+from loadgen.driving import Load, Outcome
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
@@ -26,8 +28,12 @@ from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
 from session_server.runtime.simulation.spec import Workload
 
+if TYPE_CHECKING:
+    from loadgen.driver_webrtc import RtcDriver
+
 PAUSE_S = 1.0
 TURN_LIMIT_S = 30.0
+CALLS = "/v1/realtime/calls"
 
 
 def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
@@ -43,6 +49,20 @@ def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
     return urllib.parse.urlunsplit((scheme, parts.netloc, path, urllib.parse.urlencode(query), ""))
 
 
+def calls_url(url: str, extensions: Sequence[str] = ()) -> str:
+    """Where offers go: no path becomes /v1/realtime/calls. Raises ConfigError."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ConfigError(f"--url {url!r}: must be like http://127.0.0.1:8000 with --driver webrtc")
+    path = CALLS if parts.path in ("", "/", "/v1/realtime") else parts.path
+    query = urllib.parse.parse_qsl(parts.query)
+    if extensions:
+        query.append(("extensions", ",".join(extensions)))
+    return urllib.parse.urlunsplit(
+        (parts.scheme, parts.netloc, path, urllib.parse.urlencode(query), "")
+    )
+
+
 def run(options: argparse.Namespace, console: Console) -> int:
     bars = read_bars(options.slo) if options.slo is not None else []
     judge(
@@ -56,7 +76,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         TextColumn("turns"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     ) as bar:
         task = bar.add_task("", total=_planned(options))
-        driver = WsDriver(load, probe, progress=lambda turns: bar.update(task, completed=turns))
+        driver = _driver(options, load, probe, lambda turns: bar.update(task, completed=turns))
         complete = _drive(driver)
     report = _report(options, driver.outcome, load.material.source, probe.origin)
     report["complete"] = complete
@@ -67,6 +87,20 @@ def run(options: argparse.Namespace, console: Console) -> int:
         console.print("interrupted: this is a part", markup=False)
         return 130
     return _verdict(bars, report, console)
+
+
+def _driver(
+    options: argparse.Namespace, load: Load, probe: ServerProbe, progress: Callable[[int], None]
+) -> WsDriver | RtcDriver:
+    if options.driver == "ws":
+        return WsDriver(load, probe, progress=progress)
+    from loadgen.driver_webrtc import RtcDriver  # takes half a second, which WebSockets do not need
+
+    return RtcDriver(load, probe, network=_network(options), progress=progress)
+
+
+def _network(options: argparse.Namespace) -> BadNetwork:
+    return BadNetwork(options.loss or 0.0, options.jitter_ms or 0.0)
 
 
 def _planned(options: argparse.Namespace) -> int:
@@ -87,7 +121,7 @@ def _report(
     )
 
 
-def _drive(driver: WsDriver) -> bool:
+def _drive(driver: WsDriver | RtcDriver) -> bool:
     """False: somebody pressed Ctrl-C, and there is a part; raises KeyboardInterrupt when there is nothing."""
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:
@@ -114,7 +148,7 @@ def _verdict(bars: list[Bar], report: dict[str, Any], console: Console) -> int:
 
 
 def _load(options: argparse.Namespace) -> Load:
-    url = realtime_url(options.url, options.extensions)
+    url = _url(options)
     detection: dict[str, Any] = {"type": options.turn_detection}
     if options.silence_ms is not None:
         if options.turn_detection != "server_vad":
@@ -125,6 +159,15 @@ def _load(options: argparse.Namespace) -> Load:
     plan = Plan(options.turns, workload, detection, "playback" in options.extensions)
     material = _material(options, says_mhm=bool(workload.backchannel or workload.backchannel_per_s))
     return Load(url, plan, material, starts, options.seed, options.rounds, options.api_key)
+
+
+def _url(options: argparse.Namespace) -> str:
+    if options.driver == "webrtc":
+        return calls_url(options.url, tuple(options.extensions))
+    for name, value in (("loss", options.loss), ("jitter-ms", options.jitter_ms)):
+        if value is not None:
+            raise ConfigError(f"--{name} goes with --driver webrtc only")
+    return realtime_url(options.url, options.extensions)
 
 
 def users_of(options: argparse.Namespace) -> Workload:
@@ -171,7 +214,7 @@ def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
     workload = users_of(options)
     return {
         "name": workload.name,
-        "url_path": urllib.parse.urlsplit(options.url).path or "/v1/realtime",
+        "url_path": urllib.parse.urlsplit(_url(options)).path,
         "turns_per_session": options.turns,
         "rounds": options.rounds,
         "barge_in": workload.barge_in,
@@ -190,5 +233,5 @@ def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
         "speech": speech,
         "extensions": sorted(set(options.extensions)),
         "player": {"quantum_ms": 20, "pre_roll_ms": 0},
-        "network": "real sockets, nothing added",
+        "network": _network(options).told(),
     }

@@ -87,9 +87,11 @@ class Unmuted:
 
 @dataclass(slots=True)
 class Cleared:
-    """What has not been played of it is to be dropped."""
+    """What has not been played of it is to be dropped. `said`: when the server said so, if it is told later because the
+    client went on playing what was on its way."""
 
     response: str
+    said: int | None = None
 
 
 @dataclass(slots=True)

@@ -237,7 +237,12 @@ class Listener:
 
     def cleared(self, event: Cleared, now: int) -> Sequence[Intent]:
         answer = self.answers.get(event.response)
-        return self._fence(answer, "output_audio_buffer.cleared", now) if answer is not None else ()
+        if answer is None:
+            return ()
+        intents = self._fence(answer, "output_audio_buffer.cleared", now)
+        if event.said is not None and answer.fence == now:
+            answer.fence = event.said
+        return intents
 
     def speech_started(self, event: SpeechStarted, now: int) -> Sequence[Intent]:
         """Everything that sounds, or waits to, is cut."""

@@ -12,7 +12,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from loadgen.cli import main
-from loadgen.driver_ws import Load, RunFailed, WsDriver
+from loadgen.driver_ws import WsDriver
+from loadgen.driving import Load, RunFailed
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material

@@ -10,7 +10,7 @@ from rich.console import Console
 from loadgen import report as reports
 from loadgen.cli import main
 from loadgen.cli.running import realtime_url
-from loadgen.driver_ws import Outcome
+from loadgen.driving import Outcome
 from loadgen.server_probe import Sample, StageTotals, metrics_url, parse
 from session_server.errors import ConfigError
 

@@ -1,0 +1,147 @@
+"""Virtual users call a whole server on simulated engines: they are answered, interrupt, hang up, vanish; nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from loadgen.bad_network import BadNetwork
+from loadgen.driver_webrtc import RtcDriver
+from loadgen.driving import Load, Outcome, RunFailed
+from loadgen.report import build
+from loadgen.server_probe import ServerProbe
+from loadgen.speech import Clip, Material, clip_from_pcm
+from loadgen.wire_client import Plan
+from session_server.runtime.server import Server
+from session_server.runtime.simulation.spec import Span, Workload
+from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.sounds import speech
+from tests.patient_loop import LoopClock
+
+pytestmark = pytest.mark.integration
+
+MS = 1_000_000
+ONLY_LOOPBACK = {"webrtc__host_addresses": ["127.0.0.1"]}
+VAD = {"type": "server_vad", "silence_duration_ms": 200}
+
+
+def clip(name: str, seconds: float) -> Clip:
+    return clip_from_pcm(name, bytes(4800) + speech(seconds) + bytes(4800), None)
+
+
+MATERIAL = Material("noise", (clip("a", 0.8), clip("b", 0.6)), (clip("c", 0.7),), ())
+
+
+def url(server: Server) -> str:
+    assert server.address is not None
+    return f"{server.address.http}/v1/realtime/calls"
+
+
+def load(address: str, plan: Plan, starts: Sequence[float] = (0.0, 0.05), **more: object) -> Load:
+    return Load(address, plan, MATERIAL, starts, 1, **more)  # type: ignore[arg-type]
+
+
+async def call(server: Server, plan: Plan, **more: object) -> Outcome:
+    extensions = "?extensions=playback" if plan.playback else ""
+    network = more.pop("network", None)
+    one = load(url(server) + extensions, plan, **more)  # type: ignore[arg-type]
+    driver = RtcDriver(one, ServerProbe("http://127.0.0.1:1"), clock=LoopClock(), network=network)  # type: ignore[arg-type]
+    outcome = await driver.run()
+    assert not driver.live
+    return outcome
+
+
+def threads() -> int:
+    return sum(thread.name.endswith("-decoder") for thread in threading.enumerate())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("playback", [False, True])
+async def test_two_users_talk_and_leave_nothing(serve: OpenServer, playback: bool):
+    async with serve(**ONLY_LOOPBACK) as server:
+        tasks, before = len(asyncio.all_tasks()), threads()
+        plan = Plan.even(1, pause_ns=100 * MS, turn_detection=VAD, playback=playback)
+        outcome = await call(server, plan)
+        await until(lambda: len(server.registry) == 0)
+        await until(lambda: threads() == before)
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        report = build(outcome, users=2, planned=2, seed=1, workload={}, origin=None)
+        assert report["turns_ended"] == {"played": 2}, report["error_kinds"]
+        assert report["errors"] == report["leaks"] == report["barge_in"]["stale_chunks"] == 0
+        assert report["ttfa_ms"]["count"] == 2
+        calls = report["webrtc"]
+        assert report["driver"]["kind"] == "webrtc"
+        assert calls["packets"] > 50
+        assert calls["packets_lost"] == 0
+        assert calls["connect_ms"]["count"] == calls["media_ms"]["count"] == 2
+        assert calls["connect_ms"]["p50"] >= calls["media_ms"]["p50"] > 0
+        source = {"source": "client" if playback else "estimate"}
+        assert server.metrics.value("frontier_cuts_total", **source) == 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("playback", [False, True])
+async def test_an_interruption_stops_the_answer_at_the_listener(serve: OpenServer, playback: bool):
+    long = {"thinker": {"words": 60}}
+    async with serve(long, **ONLY_LOOPBACK) as server:
+        plan = Plan.even(2, barge_in=1.0, pause_ns=100 * MS, turn_detection=VAD, playback=playback)
+        outcome = await call(server, plan, starts=[0.0])
+        (barge_in,) = outcome.records[0].barge_ins
+        assert barge_in.fence is not None
+        assert barge_in.silent is not None
+        assert barge_in.silent - barge_in.fence <= 200 * MS
+        assert barge_in.fence_event == (
+            "playback.mute" if playback else "output_audio_buffer.cleared"
+        )
+        source = "client" if playback else "estimate"
+        assert server.metrics.value("frontier_cuts_total", source=source) == 1
+        assert [turn.ended for turn in outcome.records[0].turns] == ["interrupted", "played"]
+
+
+@pytest.mark.asyncio
+async def test_a_bad_network_loses_packets_and_the_talk_goes_on(serve: OpenServer):
+    async with serve(**ONLY_LOOPBACK) as server:
+        plan = Plan.even(2, pause_ns=100 * MS, turn_detection=VAD)
+        network = BadNetwork(loss=0.05, jitter_ms=10)
+        outcome = await call(server, plan, starts=[0.0], network=network)
+        assert [turn.ended for turn in outcome.records[0].turns] == ["played", "played"]
+        (figures,) = outcome.calls or ()
+        assert figures.lost > 0
+
+
+@pytest.mark.asyncio
+async def test_callers_who_vanish_are_noticed_and_free_everything(serve: OpenServer):
+    workload = Workload(drop=1.0, opening_s=Span(0.0, kind="constant"), wait_limit_s=10.0)
+    async with serve({"thinker": {"words": 60}}, **ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
+        before = threads()
+        outcome = await call(server, Plan(1, workload, VAD), starts=[0.0], rounds=2)
+        assert [turn.ended for r in outcome.records for turn in r.turns] == ["left", "left"]
+        await until(lambda: len(server.registry) == 0)
+        await until(lambda: threads() == before)
+
+
+@pytest.mark.asyncio
+async def test_servers_that_take_no_calls_are_one_clear_line(serve: OpenServer):
+    plan = Plan.even(1)
+    probe = ServerProbe("http://127.0.0.1:1")
+    table: list[tuple[dict[str, object], str]] = [
+        ({"webrtc__enabled": False}, "HTTP 40[45]: no calls are served here"),
+        ({"auth__keys": ["sk-right"]}, "HTTP 401: the server wants a key"),
+        ({"scheduler__max_sessions": 1}, "HTTP 503: the server takes no more"),
+    ]
+    for flags, said in table:
+        async with serve(**ONLY_LOOPBACK, **flags) as server:
+            full = "scheduler__max_sessions" in flags
+            driver = RtcDriver(load(url(server), plan), probe, clock=LoopClock())
+            with (
+                server.registry.admit() if full else contextlib.nullcontext(),
+                pytest.raises(RunFailed, match=said),
+            ):
+                await driver.run()
+    one = load("http://127.0.0.1:1/v1/realtime/calls", plan)
+    with pytest.raises(RunFailed, match="cannot connect: is the server running"):
+        await RtcDriver(one, probe, clock=LoopClock()).run()
