@@ -42,13 +42,15 @@ _NEEDED = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """One node. A step longer than `step_limit_s` counts as hung."""
+    """One node. A step longer than `step_limit_s` counts as hung. `niceness`: what its thread gives way by on a busy
+    machine, 0 (not at all) to 19, as in nice(1)."""
 
     stage: Stage
     engine: str
     max_batch: int = 1
     placement: Placement = Placement.THREAD
     step_limit_s: float = 10.0
+    niceness: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -100,7 +102,8 @@ def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
 
 
 def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> StageSpec:
-    _only(mapping, {"engine", "max_batch", "placement", "step_limit_s", "options"}, where)
+    known = {"engine", "max_batch", "placement", "step_limit_s", "niceness", "options"}
+    _only(mapping, known, where)
     engine = mapping.get("engine")
     if not isinstance(engine, str) or not engine:
         raise ConfigError(f"{where}.engine: must name an engine, such as cpu.moonshine")
@@ -113,6 +116,7 @@ def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> Stag
         _integer(mapping.get("max_batch", 1), f"{where}.max_batch", 1, 1024),
         Placement.THREAD,
         _seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
+        _integer(mapping.get("niceness", 0), f"{where}.niceness", 0, 19),
         dict(_mapping(mapping.get("options") or {}, f"{where}.options")),
     )
 

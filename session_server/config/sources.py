@@ -189,6 +189,7 @@ def _graph_tree(graph: Graph) -> dict[str, object]:
             "max_batch": spec.max_batch,
             "placement": spec.placement.value,
             "step_limit_s": spec.step_limit_s,
+            "niceness": spec.niceness,
             "options": dict(spec.options),
         }
         for spec in graph.stages

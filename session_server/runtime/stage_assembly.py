@@ -53,7 +53,7 @@ def thread_worker(
     spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
 ) -> Worker:
     """Each stage on a thread of its own."""
-    return ThreadWorker(spec.stage.value, create, report, clock)
+    return ThreadWorker(spec.stage.value, create, report, clock, spec.niceness)
 
 
 class StageAssembly:

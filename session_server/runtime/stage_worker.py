@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -111,8 +113,10 @@ class ThreadWorker:
         create: Callable[[], SteppedEngine],
         report: Callable[[Report], None],
         clock: Clock,
+        niceness: int = 0,
     ) -> None:
         self._name = name
+        self._niceness = niceness
         self._create = create
         self._report = report
         self._clock = clock
@@ -141,6 +145,7 @@ class ThreadWorker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        _give_way(self._niceness)
         while (order := self._orders.get()) != "stop" and not self._abandoned:
             report = self._execute(order) if isinstance(order, Plan) else self._load()
             if not self._abandoned:
@@ -217,6 +222,15 @@ class ThreadWorker:
         if engine is not None:
             with contextlib.suppress(Exception):  # it is being thrown away, whatever it says
                 engine.close()
+
+
+def _give_way(niceness: int) -> None:
+    """Let the event loop, where everybody is heard, go before this thread on a busy machine. Linux alone has it by thread."""
+    if niceness and sys.platform == "linux":
+        own = os.getpriority(
+            os.PRIO_PROCESS, 0
+        )  # of this thread; a process that was started nice stays so
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, own + niceness))
 
 
 def describe(error: BaseException) -> str:

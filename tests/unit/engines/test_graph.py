@@ -57,6 +57,8 @@ MISTAKES = [
     (("stages", "asr", "max_batch"), True, "graph.stages.asr.max_batch"),
     (("stages", "asr", "placement"), "moon", "graph.stages.asr.placement"),
     (("stages", "asr", "step_limit_s"), -1, "graph.stages.asr.step_limit_s"),
+    (("stages", "asr", "niceness"), 20, "graph.stages.asr.niceness"),
+    (("stages", "asr", "niceness"), -1, "graph.stages.asr.niceness"),
     (("stages", "asr", "options"), [1], "graph.stages.asr.options"),
     (("edges",), {}, "graph.edges: must be a list"),
     (("edges",), [], "thinker -> talker is missing"),
