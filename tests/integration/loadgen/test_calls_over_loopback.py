@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 
 MS = 1_000_000
 ONLY_LOOPBACK = {"webrtc__host_addresses": ["127.0.0.1"]}
+NOW = Span(0.0, kind="constant")
 VAD = {"type": "server_vad", "silence_duration_ms": 200}
 
 
@@ -86,9 +87,12 @@ async def test_two_users_talk_and_leave_nothing(serve: OpenServer, playback: boo
 @pytest.mark.asyncio
 @pytest.mark.parametrize("playback", [False, True])
 async def test_an_interruption_stops_the_answer_at_the_listener(serve: OpenServer, playback: bool):
-    long = {"thinker": {"words": 60}}
-    async with serve(long, **ONLY_LOOPBACK) as server:
-        plan = Plan.even(2, barge_in=1.0, pause_ns=100 * MS, turn_detection=VAD, playback=playback)
+    early = Span(0.15, kind="constant")
+    workload = Workload(
+        barge_in=1.0, barge_in_at=early, opening_s=NOW, think_least_s=NOW, think_s=NOW
+    )
+    async with serve({"thinker": {"words": 20}}, **ONLY_LOOPBACK) as server:
+        plan = Plan(2, workload, VAD, playback=playback)
         outcome = await call(server, plan, starts=[0.0])
         (barge_in,) = outcome.records[0].barge_ins
         assert barge_in.fence is not None
@@ -115,11 +119,11 @@ async def test_a_bad_network_loses_packets_and_the_talk_goes_on(serve: OpenServe
 
 @pytest.mark.asyncio
 async def test_callers_who_vanish_are_noticed_and_free_everything(serve: OpenServer):
-    workload = Workload(drop=1.0, opening_s=Span(0.0, kind="constant"), wait_limit_s=10.0)
-    async with serve({"thinker": {"words": 60}}, **ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
+    workload = Workload(drop=1.0, opening_s=NOW, wait_limit_s=10.0)
+    async with serve({"thinker": {"words": 20}}, **ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
         before = threads()
         outcome = await call(server, Plan(1, workload, VAD), starts=[0.0], rounds=2)
-        assert [turn.ended for r in outcome.records for turn in r.turns] == ["left", "left"]
+        assert [turn.ended for one in outcome.records for turn in one.turns] == ["left", "left"]
         await until(lambda: len(server.registry) == 0)
         await until(lambda: threads() == before)
 
