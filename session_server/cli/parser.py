@@ -113,6 +113,7 @@ def _serve(commands: _Commands[argparse.ArgumentParser]) -> None:
         "  session-server serve\n"
         "  session-server serve --host 0.0.0.0 --port 8000 --config mine.yaml\n"
         "  session-server serve --host 0.0.0.0 --tls-self-signed   for microphones on other machines\n"
+        "  session-server serve --workers 4              many calls: codecs and sessions on four processes\n"
         "  SESSION_SERVER__AUTH__KEYS='[my-key]' session-server serve\n\n"
         "The first SIGTERM or Ctrl-C lets running answers end; a second one ends at once.",
         "session_server.cli.serving:serve",
@@ -124,6 +125,12 @@ def _serve(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--policy", choices=("fcfs", "liveserve", "deadline"), help="(scheduler.policy)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes for connections and media, on one port, in front of one engine host (server.workers; default: 1)",
     )
 
 

@@ -24,6 +24,7 @@ _KEYS = {
     "log_format": "observability.log_format",
     "max_sessions": "scheduler.max_sessions",
     "policy": "scheduler.policy",
+    "workers": "server.workers",
 }
 
 

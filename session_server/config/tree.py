@@ -17,7 +17,8 @@ from session_server.scheduler.params import SchedulerParams
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """The listening socket, HTTP and WebSocket. `web_client`: the page at `/`. `tls_cert`, `tls_key`: files in PEM (the key
-    may be in the same file); `tls_self_signed`: a certificate of the server's own instead."""
+    may be in the same file); `tls_self_signed`: a certificate of the server's own instead. `workers`: processes that share the
+    port, in front of one engine host; 1: all in one process."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -33,6 +34,7 @@ class ServerConfig:
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_self_signed: bool = False
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,10 @@ class WebRtcConfig:
     turn_username: str | None = None
     turn_credential: str | None = None
     host_addresses: tuple[str, ...] = ()
-    connect_s: float = 15.0
+    connect_s: float = 10.0
     silence_s: float = 3.0
     max_setups: int = 4
+    max_unconnected: int = 16
     max_message_bytes: int = 262_144
     path_delay_ms: int = 80
     media_path: Literal["auto", "cheap", "stock"] = "auto"

@@ -151,7 +151,8 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One metric. `name` is its attribute on `Metrics` and the key of `Metrics.count`."""
+    """One metric. `name` is its attribute on `Metrics` and the key of `Metrics.count`. `greatest`: of several processes the one
+    with the most counts, else their sum."""
 
     kind: Kind
     name: str
@@ -159,6 +160,7 @@ class Spec:
     help: str
     labels: tuple[Label, ...] = ()
     buckets: tuple[float, ...] = ()
+    greatest: bool = False
 
     @property
     def exposed_name(self) -> str:
@@ -203,8 +205,8 @@ def _counter(name: str, unit: str, text: str, *labels: Label) -> Spec:
     return Spec(Kind.COUNTER, name, unit, text, labels)
 
 
-def _gauge(name: str, unit: str, text: str, *labels: Label) -> Spec:
-    return Spec(Kind.GAUGE, name, unit, text, labels)
+def _gauge(name: str, unit: str, text: str, *labels: Label, greatest: bool = False) -> Spec:
+    return Spec(Kind.GAUGE, name, unit, text, labels, greatest=greatest)
 
 
 def _histogram(name: str, unit: str, text: str, buckets: tuple[float, ...], *labels: Label) -> Spec:
@@ -219,7 +221,7 @@ SESSION_SPECS = (
     _counter("responses", "responses", "Responses that ended, by their final status.", Label("status", ResponseStatus)),
     _counter("client_errors", "events", "Error events sent to clients, by code.", Label("code")),
     _counter("stuck_sessions", "sessions", "Sessions that a deadline moved out of a state, by state. Should stay 0.", Label("state")),
-    _gauge("input_backlog_seconds", "seconds", "Input received and not yet heard, as seconds of audio, in the session with the most."),
+    _gauge("input_backlog_seconds", "seconds", "Input received and not yet heard, as seconds of audio, in the session with the most.", greatest=True),
     _gauge("outbox_bytes", "bytes", "Bytes queued towards clients, all sessions together."),
 )  # fmt: skip
 
@@ -278,7 +280,8 @@ STAGE_SPECS = (
 PROCESS_SPECS = (
     _histogram("event_loop_lag_seconds", "seconds", "How late a timer of the event loop fires.", LAG),
     _counter("unknown_counts", "events", "Measurements whose name or label is not in this catalogue: a bug."),
-    _gauge("build_info", "info", "Always 1; the labels say what runs.", Label("version"), Label("python"), Label("config")),
+    _gauge("build_info", "info", "Always 1; the labels say what runs.", Label("version"), Label("python"), Label("config"), greatest=True),
+    _counter("worker_ends", "processes", "Worker processes that ended though the server goes on; each was begun again."),
 )  # fmt: skip
 
 SPECS: tuple[Spec, ...] = (

@@ -71,7 +71,11 @@ def session_log(logger: logging.Logger, session_id: str) -> SessionLog:
 
 
 class _Lines(logging.Formatter):
-    """What both formats share: the message, with privacy kept and secrets cut out."""
+    """What both formats share: the message, with privacy kept and secrets cut out. `process`: which of several this is."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self.process = process
 
     def message(self, record: logging.LogRecord) -> str:
         args = record.args
@@ -92,8 +96,9 @@ class _Lines(logging.Formatter):
 
 class TextLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
+        process = f"{self.process} " if self.process else ""
         line = (
-            f"{self.instant(record)} {record.levelname:<7} {record.name} "
+            f"{self.instant(record)} {record.levelname:<7} {process}{record.name} "
             f"[{self.session(record) or '-'}] {self.message(record)}"
         )
         trace = self.traceback(record)
@@ -109,6 +114,8 @@ class JsonLines(_Lines):
             "session": self.session(record),
             "message": self.message(record),
         }
+        if self.process:
+            fields["process"] = self.process
         trace = self.traceback(record)
         if trace:
             fields["traceback"] = trace
@@ -116,9 +123,13 @@ class JsonLines(_Lines):
 
 
 def configure_logging(
-    *, level: str = "info", format: str = "text", stream: TextIO | None = None
+    *,
+    level: str = "info",
+    format: str = "text",
+    stream: TextIO | None = None,
+    process: str = "",
 ) -> Callable[[], None]:
-    """Send our loggers' lines to `stream` (default: stderr). Returns what undoes it.
+    """Send our loggers' lines to `stream` (default: stderr), each with `process`, if there are several. Returns what undoes it.
 
     Raises ValueError for a level or format that does not exist.
     """
@@ -127,7 +138,7 @@ def configure_logging(
     if format not in FORMATS:
         raise ValueError(f"log format {format!r} is not one of {', '.join(FORMATS)}")
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.setFormatter(JsonLines(process) if format == "json" else TextLines(process))
     before = []
     for name in LOGGERS:
         logger = logging.getLogger(name)

@@ -21,7 +21,8 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; must be called with a running loop."""
+        """Begin, if it has not begun; must be called with a running loop."""
+        self.stop()
         self._loop = asyncio.get_running_loop()
         self._arm(self._loop, self._loop.time() + self._interval_s)
 

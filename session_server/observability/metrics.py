@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable, Iterator
+from importlib import metadata
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -28,6 +29,14 @@ from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec
 
 _log = logging.getLogger(__name__)
 _ALIASES = {spec.name + "_total": spec.name for spec in SPECS if spec.kind is Kind.COUNTER}
+
+
+def installed_version() -> str:
+    """Of this package; 0: not installed."""
+    try:
+        return metadata.version("session-server")
+    except metadata.PackageNotFoundError:
+        return "0"
 
 
 class _WithoutCreated(Collector):
@@ -100,6 +109,7 @@ class Metrics:
     event_loop_lag_seconds: Histogram
     unknown_counts: Counter
     build_info: Gauge
+    worker_ends: Counter
 
     content_type: str = CONTENT_TYPE_LATEST
 
@@ -174,6 +184,10 @@ class Metrics:
             raise ValueError(f"{name} is a {spec.kind.value}, not a gauge")
         gauge: Gauge = getattr(self, name)
         (gauge if label is None else gauge.labels(label)).set_function(read)
+
+    def families(self) -> Iterator[Metric]:
+        """Every metric with its samples, as they are now."""
+        return self._view.collect()
 
     def render(self) -> bytes:
         """The text exposition; its media type is `content_type`."""

@@ -45,6 +45,10 @@ _FOOTER = """\
 
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_start_time_seconds`
 and the other standard figures of the process are there as well (on Linux).
+
+With `--workers N` each worker answers for the whole server: counters, histograms and gauges are the sum over all processes, but for
+`input_backlog_seconds` (the greatest counts), `process_start_time_seconds` and `process_max_fds` (the engine host's own). What a worker
+counted stays in the sum when it is gone; if it is killed, without what it counted in the last 3 s that nobody has seen yet.
 """
 
 _SECTIONS: tuple[tuple[str, tuple[Spec, ...]], ...] = (

@@ -7,12 +7,11 @@ process lives, `/readyz` that it takes sessions (503 with reasons while engines 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from session_server.clock import unix_seconds
 from session_server.config import Config
 from session_server.runtime.call_routes import CallRoutes
 from session_server.runtime.http_errors import allow_origins, errors_as_json, preflight
@@ -24,21 +23,27 @@ _log = logging.getLogger(__name__)
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+Reasons = Callable[[], Awaitable[list[str]]]
+"""What keeps the server from taking sessions."""
+
+MetricsPage = Callable[[], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The routes beside the realtime ones. `reasons` says what keeps the server from taking sessions."""
+    """The routes beside the realtime ones. `started_at`: unix seconds."""
 
     config: Config
     realtime: RealtimeRoutes
-    reasons: Callable[[], list[str]]
-    render_metrics: Callable[[], bytes]
+    reasons: Reasons
+    metrics_page: MetricsPage
     started_at: int
 
     async def healthz(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        reasons = self.reasons()
+        reasons = await self.reasons()
         if not reasons:
             return web.json_response({"status": "ready"})
         return web.json_response(
@@ -48,10 +53,11 @@ class Pages:
         )
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self.render_metrics(), headers={"Content-Type": METRICS_TYPE})
+        page = await self.metrics_page()
+        return web.Response(body=page, headers={"Content-Type": METRICS_TYPE})
 
     async def models(self, request: web.Request) -> web.Response:
-        self.realtime.identify(request)
+        await self.realtime.identify(request)
         model = {
             "id": self.config.server.model,
             "object": "model",
@@ -63,13 +69,14 @@ class Pages:
 
 def build_app(
     realtime: RealtimeRoutes,
-    reasons: Callable[[], list[str]],
-    render_metrics: Callable[[], bytes],
+    reasons: Reasons,
+    metrics_page: MetricsPage,
+    started_at: int,
     calls: CallRoutes | None = None,
 ) -> web.Application:
     """The application, ready for a runner. `calls` None: no WebRTC."""
     config = realtime.config
-    pages = Pages(config, realtime, reasons, render_metrics, unix_seconds())
+    pages = Pages(config, realtime, reasons, metrics_page, started_at)
     app = web.Application(
         middlewares=[errors_as_json], client_max_size=config.server.max_body_bytes
     )

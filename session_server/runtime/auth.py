@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from session_server.runtime.client_secrets import ClientSecrets, SecretSession
+from session_server.runtime.client_secrets import PREFIX, SecretSession, SecretStore
 
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
@@ -38,14 +38,14 @@ class Identity:
 class Gate:
     """Decides whether credentials are good."""
 
-    def __init__(self, keys: Iterable[str], secrets: ClientSecrets) -> None:
+    def __init__(self, keys: Iterable[str], secrets: SecretStore) -> None:
         self._digests = [_digest(key) for key in keys]
         self._secrets = secrets
 
-    def identify(self, key: str | None, now_s: int) -> Identity | None:
-        """The identity behind `key`, or None: HTTP 401. `now_s`: unix seconds."""
-        if key is not None:
-            session = self._secrets.find(key, now_s)
+    async def identify(self, key: str | None) -> Identity | None:
+        """The identity behind `key`, or None: HTTP 401."""
+        if key is not None and key.startswith(PREFIX):
+            session = await self._secrets.find(key)
             if session is not None:
                 return Identity(Grant.CLIENT_SECRET, session)
         if not self._digests:

@@ -2,7 +2,8 @@
 
 `POST /v1/realtime/calls` takes the offer raw (`application/sdp`) or as a form (`sdp`, and `session` as JSON) and answers 201 with
 the answer and the call's URL. Order of the checks: credentials (401), the body (400, 415), admission (503). The session of an
-ephemeral key comes first, what the request says goes over it.
+ephemeral key comes first, what the request says goes over it. A request about a call of another process is passed on to it
+(`pass_on`); a call that is nowhere is 404.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Protocol, runtime_checkable
 
 from aiohttp import web
 
-from session_server.clock import unix_seconds
 from session_server.config import Config
 from session_server.errors import ClientFault
 from session_server.protocol import error_codes
@@ -22,7 +22,8 @@ from session_server.protocol.values import JsonObject, json_object, read_json
 from session_server.runtime.auth import Gate, credentials
 from session_server.runtime.calls import Calls, LiveCall
 from session_server.runtime.connection import context_of
-from session_server.runtime.http_errors import failure
+from session_server.runtime.http_errors import failure, no_such_call
+from session_server.runtime.place import PassOn, nowhere
 from session_server.runtime.realtime_routes import websocket_limits
 from session_server.transports.base import Outbox
 from session_server.transports.webrtc.offer import read_offer
@@ -51,6 +52,7 @@ class CallRoutes:
     calls: Calls
     gate: Gate
     rules: SessionRules
+    pass_on: PassOn = nowhere
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Their URLs."""
@@ -63,7 +65,7 @@ class CallRoutes:
 
     async def call(self, request: web.Request) -> web.Response:
         """`POST /v1/realtime/calls`: an offer; the answer."""
-        context = context_of(request, self._identify(request))
+        context = context_of(request, await self._identify(request))
         if request.content_type == SDP:
             sdp, session = await request.read(), None
         elif request.content_type == FORM:
@@ -85,23 +87,25 @@ class CallRoutes:
             headers={"Location": f"{CALLS}/{call_id}"},
         )
 
-    async def hang_up(self, request: web.Request) -> web.Response:
+    async def hang_up(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/realtime/calls/{id}/hangup`."""
-        self._identify(request)
-        if not self.calls.hang_up(request.match_info["call_id"]):
-            return failure(404, "call_not_found", "There is no such call.", param="call_id")
-        return web.Response()
+        await self._identify(request)
+        call_id = request.match_info["call_id"]
+        if self.calls.hang_up(call_id):
+            return web.Response()
+        return await self.pass_on(request, call_id) or no_such_call()
 
     async def not_sip(self, request: web.Request) -> web.Response:
-        self._identify(request)
+        await self._identify(request)
         return failure(501, "not_implemented", "This server takes no SIP calls.")
 
     async def join(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/realtime?call_id=`: a second control connection of a call."""
-        self._identify(request)
-        live = self.calls.find(request.query["call_id"])
+        await self._identify(request)
+        call_id = request.query["call_id"]
+        live = self.calls.find(call_id)
         if live is None:
-            raise error_codes.invalid_value("call_id", "There is no such call.")
+            return await self.pass_on(request, call_id) or no_such_call()
         limits = websocket_limits(self.config)
         response = websocket_response(limits)
         if not response.can_prepare(request):
@@ -111,9 +115,9 @@ class CallRoutes:
         await serve_websocket(request, response, limits, lambda outbox: _Sideband(live, outbox))
         return response
 
-    def _identify(self, request: web.Request) -> JsonObject | None:
+    async def _identify(self, request: web.Request) -> JsonObject | None:
         """The session object of the client's key; raises ClientFault `invalid_api_key` (HTTP 401)."""
-        identity = self.gate.identify(credentials(request.headers), unix_seconds())
+        identity = await self.gate.identify(credentials(request.headers))
         if identity is None:
             raise error_codes.invalid_api_key()
         return identity.session.session if identity.session is not None else None

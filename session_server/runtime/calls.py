@@ -1,9 +1,10 @@
-"""The WebRTC calls of one server: each is a session whose life is longer than the request that began it.
+"""The WebRTC calls of one process: each is a session whose life is longer than the request that began it.
 
 Owns a task for every call; it holds the slot of the registry and the engine host's admission from before the answer until
 everything of the call is freed. Invariants: admission is asked before any work is done for the offer; at most `max_setups`
-calls are being set up at a time (a burst would stall the ones that talk); what goes wrong before the answer goes to the
-request that asked; after it, it ends that call only.
+calls are being set up at a time (a burst would stall the ones that talk), at most `max_unconnected` have not connected yet
+(`doorstep`); what goes wrong before the answer goes to the request that asked; after it, it ends that call only; a call is
+there from its answer until the first thing that ends it, and from then on nobody finds it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from functools import partial
 
 from session_server.config import Config
 from session_server.errors import ConfigError
-from session_server.ids import random_id
 from session_server.observability.catalogue import CallPath
 from session_server.observability.metrics import Metrics
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint
+from session_server.runtime.doorstep import Doorstep, Step
+from session_server.runtime.place import Place
 from session_server.runtime.realtime_routes import OpenSession
 from session_server.runtime.registry import Refusal, Registry
 from session_server.transports.base import TalkingEndpoint
@@ -83,13 +85,17 @@ class Calls:
         registry: Registry,
         make_endpoint: MakeEndpoint,
         open_session: OpenSession,
+        place: Place,
     ) -> None:
         self._limits = webrtc_limits(config)
         self.media = shared_media(config)
         self._registry = registry
         self._make_endpoint = make_endpoint
         self._open_session = open_session
+        self._new_call_id = place.new_call_id
         self._setups = asyncio.Semaphore(config.webrtc.max_setups)
+        most = min(config.webrtc.max_unconnected, config.scheduler.max_sessions // 2)
+        self._doorstep = Doorstep(place.share_of(most, least=1), registry.refusal)
         self._live: dict[str, LiveCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         offer_addresses(config.webrtc.host_addresses)
@@ -98,11 +104,13 @@ class Calls:
         return len(self._live)
 
     def find(self, call_id: str) -> LiveCall | None:
-        return self._live.get(call_id)
+        """None for a call that is over, too, though it may still be freeing what it held."""
+        live = self._live.get(call_id)
+        return live if live is not None and live.call.ending is None else None
 
     def hang_up(self, call_id: str) -> bool:
-        """End a call; False where there is none."""
-        live = self._live.get(call_id)
+        """End a call; False where there is none, or it has ended: of two who hang up, one does it."""
+        live = self.find(call_id)
         if live is None:
             return False
         live.call.hang_up()
@@ -144,21 +152,13 @@ class Calls:
         context: ConnectionContext,
         answered: asyncio.Future[tuple[str, str]],
     ) -> None:
-        """One call from admission to its end."""
+        """One call from its place on the doorstep to its end."""
         try:
-            with self._registry.admit() as connection:
-                context = replace(context, session_id=connection.session_id)
-                async with self._open_session(connection.session_id):
-                    call = Call(random_id("rtc"), offer, self._limits, media=self.media)
-                    try:
-                        async with self._setups:
-                            answer = await call.answer()
-                        endpoint = self._make_endpoint(call.outbox, context)
-                    except BaseException:
-                        await call.close()
-                        raise
-                    connection.outbox, connection.endpoint = call.outbox, endpoint
-                    await self._talk(LiveCall(call, endpoint), answer, answered)
+            step = await self._doorstep.enter()
+            try:
+                await self._admitted(offer, context, answered, step)
+            finally:
+                step.leave()
         except Exception as fault:
             if answered.done():
                 _log.exception("a call failed")
@@ -166,6 +166,28 @@ class Calls:
                 answered.set_exception(fault)
         finally:
             answered.cancel()  # does nothing once there is an answer
+
+    async def _admitted(
+        self,
+        offer: Offer,
+        context: ConnectionContext,
+        answered: asyncio.Future[tuple[str, str]],
+        step: Step,
+    ) -> None:
+        with self._registry.admit() as connection:
+            context = replace(context, session_id=connection.session_id)
+            async with self._open_session(connection.session_id):
+                call = Call(self._new_call_id(), offer, self._limits, step.leave, media=self.media)
+                try:
+                    async with self._setups:
+                        answer = await call.answer()
+                    endpoint = self._make_endpoint(call.outbox, context)
+                except BaseException:
+                    await call.close()
+                    raise
+                connection.outbox, connection.endpoint = call.outbox, endpoint
+                step.answered(call.give_up)
+                await self._talk(LiveCall(call, endpoint), answer, answered)
 
     async def _talk(
         self, live: LiveCall, answer: str, answered: asyncio.Future[tuple[str, str]]

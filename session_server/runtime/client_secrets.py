@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from session_server.clock import unix_seconds
 from session_server.protocol.values import JsonObject
 
 PREFIX = "ek_"
@@ -22,6 +25,18 @@ class SecretSession:
 
     session: JsonObject | None
     expires_at: int
+
+
+class SecretStore(Protocol):
+    """The one store of a server, wherever it is."""
+
+    async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
+        """A new key, good everywhere in the server, and when it expires."""
+        ...
+
+    async def find(self, value: str) -> SecretSession | None:
+        """What a key stands for; None: unknown, or expired."""
+        ...
 
 
 class ClientSecrets:
@@ -61,6 +76,20 @@ class ClientSecrets:
     def _forget_first(self) -> None:
         _, digest = heapq.heappop(self._by_expiry)
         del self._live[digest]
+
+
+class OwnSecrets:
+    """The store of this process, as a `SecretStore`."""
+
+    def __init__(self, secrets: ClientSecrets, now_s: Callable[[], int] = unix_seconds) -> None:
+        self._secrets = secrets
+        self._now_s = now_s
+
+    async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
+        return self._secrets.mint(session, life_s, self._now_s())
+
+    async def find(self, value: str) -> SecretSession | None:
+        return self._secrets.find(value, self._now_s())
 
 
 def _digest(value: str) -> bytes:

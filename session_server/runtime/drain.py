@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+from collections.abc import Callable
 
 from session_server.runtime.registry import Drainable, Refusal, Registry
 
@@ -30,41 +31,65 @@ class Phase(enum.Enum):
     DONE = "done"
 
 
+class StopRequest:
+    """Somebody wants the end. `begun` is called when the way down begins, `hurried` when it is to be forced: once each."""
+
+    def __init__(
+        self, begun: Callable[[], None], hurried: Callable[[], None] = lambda: None
+    ) -> None:
+        self._begun = begun
+        self._hurried = hurried
+        self.asked = asyncio.Event()
+        self.forced = asyncio.Event()
+
+    def request(self) -> None:
+        """SIGTERM or Ctrl-C; a second call forces the end. Synchronous: from here on nobody is let in."""
+        if self.asked.is_set():
+            self.force()
+        else:
+            self.begin()
+
+    def begin(self) -> None:
+        """Shut the door. Idempotent."""
+        if not self.asked.is_set():
+            self.asked.set()
+            self._begun()
+
+    def force(self) -> None:
+        """Wait for no answer any longer. Idempotent."""
+        self.begin()
+        if not self.forced.is_set():
+            self.forced.set()
+            self._hurried()
+
+    async def requested(self) -> None:
+        """Wait until the way down begins."""
+        await self.asked.wait()
+
+
 class Drain:
-    """The way down of one server; `request` begins it and a second `request` forces it."""
+    """The way down of one process with sessions; its requests are those of `StopRequest`."""
 
     def __init__(self, registry: Registry, answer_s: float, close_s: float) -> None:
+        self._stop = StopRequest(self._shut_the_door)
         self._registry = registry
         self._answer_s = answer_s
         self._close_s = close_s
-        self._requested = asyncio.Event()
-        self._forced = asyncio.Event()
         self._empty = asyncio.Event()
         self.phase = Phase.SERVING
+        self.request = self._stop.request
+        self.begin = self._stop.begin
+        self.force = self._stop.force
+        self.requested = self._stop.requested
         registry.on_empty(self._empty.set)
 
     @property
     def forced(self) -> bool:
-        return self._forced.is_set()
+        return self._stop.forced.is_set()
 
-    def request(self) -> None:
-        """SIGTERM or Ctrl-C; a second call forces the end. Synchronous: from here on nobody is let in."""
-        if self._requested.is_set():
-            self._forced.set()
-            return
-        self.begin()
-
-    def begin(self) -> None:
-        """Shut the door. Idempotent."""
-        if self._requested.is_set():
-            return
-        self._requested.set()
+    def _shut_the_door(self) -> None:
         self.phase = Phase.FINISHING
         self._registry.block(Refusal.DRAINING, REASON)
-
-    async def requested(self) -> None:
-        """Wait until the way down begins."""
-        await self._requested.wait()
 
     async def finish(self) -> bool:
         """Go down; True when every session ended by itself or by a clean close."""
@@ -73,7 +98,7 @@ class Drain:
                 connection.endpoint.start_drain()
             elif connection.outbox is not None:
                 connection.outbox.close(CLOSE_GOING_AWAY, REASON)
-        if not await self._emptied(self._answer_s, self._empty, self._forced):
+        if not await self._emptied(self._answer_s, self._empty, self._stop.forced):
             self.phase = Phase.CLOSING
             _log.info("closing %d sessions that are still answering", len(self._registry))
             await self._close_all()
@@ -90,7 +115,7 @@ class Drain:
         if self.forced:
             await self._emptied(min(self._close_s, FORCED_CLOSE_S), self._empty)
         else:
-            await self._emptied(self._close_s, self._empty, self._forced)
+            await self._emptied(self._close_s, self._empty, self._stop.forced)
 
     async def _emptied(self, within_s: float, *enough: asyncio.Event) -> bool:
         """Whether the last session left, in time and before anything else was `enough`."""

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from session_server.errors import ClientFault
 from session_server.protocol.error_codes import error_body
+from session_server.runtime.host_port import HostSilent
 from session_server.runtime.registry import NotAdmitted
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,11 @@ def not_admitted(refusal: NotAdmitted) -> web.Response:
     )
 
 
+def no_such_call() -> web.Response:
+    """404 for a call that is not there, or not any more."""
+    return failure(404, "call_not_found", "There is no such call.", param="call_id")
+
+
 @web.middleware
 async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.StreamResponse:
     """Turn whatever a handler raises into an error body."""
@@ -62,6 +68,10 @@ async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.Stre
         )
     except NotAdmitted as refusal:
         return not_admitted(refusal)
+    except HostSilent as silent:
+        _log.warning("%s %s: %s", request.method, request.path, silent)
+        headers = {"Retry-After": "1"}
+        return failure(503, "server_error", "The engine host does not answer.", headers=headers)
     except web.HTTPException as error:
         return _from_http(request, error)
     except ConnectionError:  # the peer left in the middle of its request: nobody reads this

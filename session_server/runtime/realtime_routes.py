@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from aiohttp import web
 
-from session_server.clock import unix_seconds
 from session_server.config import Config
 from session_server.ids import random_id
 from session_server.protocol import error_codes
@@ -20,9 +19,9 @@ from session_server.protocol.client_secrets import client_secret_body, parse_cli
 from session_server.protocol.session_config import SessionRules
 from session_server.protocol.values import JsonObject, read_json
 from session_server.runtime.auth import Gate, Grant, Identity, asks_for_beta, credentials
-from session_server.runtime.client_secrets import ClientSecrets
+from session_server.runtime.client_secrets import SecretStore
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint, context_of
-from session_server.runtime.http_errors import failure
+from session_server.runtime.http_errors import failure, no_such_call
 from session_server.runtime.registry import Connection, Registry
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.websocket import (
@@ -58,7 +57,7 @@ class RealtimeRoutes:
     config: Config
     registry: Registry
     gate: Gate
-    secrets: ClientSecrets
+    secrets: SecretStore
     rules: SessionRules
     make_endpoint: MakeEndpoint
     open_session: OpenSession
@@ -69,9 +68,9 @@ class RealtimeRoutes:
         """`GET /v1/realtime`: one session over one WebSocket; with `call_id`, another connection of that call."""
         if "call_id" in request.query and self.join is not None:
             return await self.join(request)
-        identity = self.identify(request)
+        identity = await self.identify(request)
         if "call_id" in request.query:
-            raise error_codes.invalid_value("call_id", "There is no such call.")
+            return no_such_call()
         if asks_for_beta(request.headers):
             return failure(
                 400,
@@ -107,11 +106,11 @@ class RealtimeRoutes:
 
     async def mint(self, request: web.Request) -> web.Response:
         """`POST /v1/realtime/client_secrets`."""
-        if self.identify(request).grant is Grant.CLIENT_SECRET:
+        if (await self.identify(request)).grant is Grant.CLIENT_SECRET:
             raise error_codes.invalid_api_key()  # an ephemeral key mints no further ones
         raw = await request.read()
         wanted = parse_client_secret_request(raw, self.rules)
-        value, expires_at = self.secrets.mint(_session_part(raw), wanted.life_s, unix_seconds())
+        value, expires_at = await self.secrets.mint(_session_part(raw), wanted.life_s)
         body = client_secret_body(
             wanted,
             value=value,
@@ -121,9 +120,9 @@ class RealtimeRoutes:
         )
         return web.Response(body=body, content_type="application/json")
 
-    def identify(self, request: web.Request) -> Identity:
+    async def identify(self, request: web.Request) -> Identity:
         """Who asks; raises ClientFault `invalid_api_key` (HTTP 401)."""
-        identity = self.gate.identify(credentials(request.headers), unix_seconds())
+        identity = await self.gate.identify(credentials(request.headers))
         if identity is None:
             raise error_codes.invalid_api_key()
         return identity

@@ -26,6 +26,7 @@ class Refusal(enum.Enum):
     STARTING = "starting"
     DRAINING = "draining"
     ENGINE = "engine"
+    CONNECTING = "connecting"
     LATE = "late"
 
 
@@ -37,6 +38,11 @@ class NotAdmitted(Exception):
         self.refusal = refusal
         self.message = message
         self.retry_after_s = retry_after_s
+
+
+def full(max_sessions: int) -> str:
+    """What a client hears when all places are taken."""
+    return f"the server holds its limit of {max_sessions} sessions"
 
 
 @runtime_checkable
@@ -66,11 +72,11 @@ class Connection:
 
 
 class Registry:
-    """All live sessions of one server."""
+    """All live sessions of one process. `max_sessions` None: the engine host alone judges how many there may be."""
 
     def __init__(
         self,
-        max_sessions: int,
+        max_sessions: int | None,
         retry_after_s: int,
         new_id: NewId = random_id,
         on_refused: Callable[[Refusal], None] | None = None,
@@ -87,10 +93,6 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._live)
-
-    @property
-    def capacity(self) -> int:
-        return self._max
 
     def open(self) -> None:
         """Let sessions in: the engines are ready."""
@@ -109,8 +111,8 @@ class Registry:
         """Hold a slot. Raises NotAdmitted at once when there is none."""
         if self._blocked is not None:
             raise self.refusal(*self._blocked)
-        if len(self._live) >= self._max:
-            raise self.refusal(Refusal.FULL, f"the server holds its limit of {self._max} sessions")
+        if self._max is not None and len(self._live) >= self._max:
+            raise self.refusal(Refusal.FULL, full(self._max))
         connection = Connection(self._new_id("sess"))
         self._live[connection.session_id] = connection
         try:

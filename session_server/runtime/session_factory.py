@@ -6,6 +6,7 @@ Owns the one VAD model that all sessions share; `default_session` says what ever
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -110,3 +111,9 @@ def vad_maker(config: Config, store: ModelStore) -> Callable[[], VoiceActivity]:
 
 def _no_echo_guard() -> None:
     return None
+
+
+def model_store(config: Config) -> ModelStore:
+    """The model files that this configuration uses."""
+    folder = config.models.folder
+    return ModelStore(Path(folder).expanduser() if folder is not None else None)

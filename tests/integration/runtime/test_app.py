@@ -20,7 +20,7 @@ from session_server.config import AuthConfig, Config, load
 from session_server.protocol.session_config import session_rules, voices
 from session_server.runtime.app import build_app
 from session_server.runtime.auth import Gate
-from session_server.runtime.client_secrets import ClientSecrets
+from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.realtime_routes import OpenSession, RealtimeRoutes
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
@@ -67,7 +67,7 @@ async def serving(
     config: Config = replace(load(Path("sim.yaml")).config, auth=AuthConfig(keys=keys))
     registry = Registry(limit, retry_after_s=7)
     registry.open()
-    secrets = ClientSecrets(100)
+    secrets = OwnSecrets(ClientSecrets(100))
     contexts: list[ConnectionContext] = []
 
     def make(outbox: Outbox, context: ConnectionContext) -> Endpoint:
@@ -83,7 +83,14 @@ async def serving(
         make_endpoint=make,
         open_session=open_session,
     )
-    app = build_app(routes, lambda: list(reasons), lambda: b"# metrics\n")
+
+    async def page() -> bytes:
+        return b"# metrics\n"
+
+    async def why_not() -> list[str]:
+        return list(reasons)
+
+    app = build_app(routes, why_not, page, 1_700_000_000)
     async with TestClient(TestServer(app)) as client:
         yield Server(client, registry, contexts)
 
@@ -207,7 +214,6 @@ async def test_a_host_that_refuses_is_503_and_gives_the_slot_back():
         ("?extensions=playback,telepathy", {}, "unknown_parameter"),
         ("?extensions=resume", {}, "invalid_value"),
         ("?intent=mindreading", {}, "invalid_value"),
-        ("?call_id=rtc_1", {}, "invalid_value"),
         ("?model=" + "m" * 300, {}, "string_above_max_length"),
         ("", {"OpenAI-Beta": "realtime=v1"}, "beta_api_shape_disabled"),
         ("", {"Sec-WebSocket-Protocol": "openai-beta.realtime-v1"}, "beta_api_shape_disabled"),
@@ -222,6 +228,14 @@ async def test_what_cannot_be_is_400_before_the_upgrade(
         assert response.status == 400
         assert (await error_of(response))["code"] == code
         assert len(server.registry) == 0
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_is_not_there_is_404_where_there_are_no_calls_at_all():
+    async with serving() as server:
+        response = await server.client.get("/v1/realtime?call_id=rtc_1")
+        assert response.status == 404
+        assert (await error_of(response))["code"] == "call_not_found"
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -262,12 +263,20 @@ def silence(seconds: float) -> bytes:
 
 @asynccontextmanager
 async def calling(
-    url: str, *, key: str | None = None, strict: bool = True, lawful: bool = True
+    url: str,
+    *,
+    key: str | None = None,
+    strict: bool = True,
+    lawful: bool = True,
+    at: Path | None = None,
 ) -> AsyncIterator[Caller]:
-    """Connect, and read `session.created`. At the end, close and check what came; `lawful=False`: do not check."""
+    """Connect, and read `session.created`. At the end, close and check what came; `lawful=False`: do not check. `at`: to the
+    server that listens on this Unix socket."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
+    way: dict[str, Any] = {} if at is None else {"unix": True, "path": str(at)}
     connection = await connect(
         url,
+        **way,
         additional_headers=headers,
         compression=None,
         proxy=None,

@@ -172,7 +172,7 @@ async def test_a_wrong_key_is_401_before_any_session(serve: OpenServer, key: str
     [
         ("extensions=telepathy", 400, "unknown_parameter"),
         ("extensions=video", 400, "invalid_value"),
-        ("call_id=rtc_1", 400, "invalid_value"),
+        ("call_id=rtc_1", 404, "call_not_found"),
         ("intent=dance", 400, "invalid_value"),
     ],
 )

@@ -28,6 +28,7 @@ WITHOUT_SAMPLES = {
     "runaway_answers": TROUBLE,
     "works_dropped": TROUBLE,
     "unknown_counts": TROUBLE,
+    "worker_ends": TROUBLE,
     "stage_starved_steps": "needs a stage that is held back by the one below; tests of the host",
     "outbox_bytes": "0 unless a client reads slowly; test_slow_readers",
     "kv_blocks": MOVING,

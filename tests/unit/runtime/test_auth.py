@@ -2,53 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
-from session_server.runtime.auth import Gate, Grant, asks_for_beta, credentials
-from session_server.runtime.client_secrets import ClientSecrets
+from session_server.runtime.auth import Gate, Grant, Identity, asks_for_beta, credentials
+from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 
 pytestmark = pytest.mark.unit
 
 
-def gate(*keys: str) -> tuple[Gate, ClientSecrets]:
+Identify = Callable[[str | None, int], Identity | None]
+
+
+def gate(*keys: str) -> tuple[Identify, ClientSecrets]:
+    """A gate that is asked at an instant, and its store."""
     secrets = ClientSecrets(capacity=3)
-    return Gate(keys, secrets), secrets
+
+    def identify(key: str | None, now_s: int) -> Identity | None:
+        return asyncio.run(Gate(keys, OwnSecrets(secrets, lambda: now_s)).identify(key))
+
+    return identify, secrets
 
 
 def test_without_keys_everyone_is_let_in():
-    door, _ = gate()
+    identify, _ = gate()
     for key in (None, "anything"):
-        identity = door.identify(key, 0)
+        identity = identify(key, 0)
         assert identity is not None
         assert identity.grant is Grant.OPEN
 
 
 @pytest.mark.parametrize("key", [None, "", "sk-", "sk-aa", "sk-A", "ek_unknown", "sk-\udcff"])
 def test_with_keys_a_wrong_one_is_refused(key: str | None):
-    door, _ = gate("sk-a", "sk-b")
-    assert door.identify(key, 0) is None
+    identify, _ = gate("sk-a", "sk-b")
+    assert identify(key, 0) is None
 
 
 def test_each_configured_key_is_accepted():
-    door, _ = gate("sk-a", "sk-b")
+    identify, _ = gate("sk-a", "sk-b")
     for key in ("sk-a", "sk-b"):
-        identity = door.identify(key, 0)
+        identity = identify(key, 0)
         assert identity is not None
         assert identity.grant is Grant.SERVER_KEY
 
 
 @pytest.mark.parametrize("keys", [(), ("sk-a",)])
 def test_an_ephemeral_key_brings_its_session_until_it_expires(keys: tuple[str, ...]):
-    door, secrets = gate(*keys)
+    identify, secrets = gate(*keys)
     value, expires_at = secrets.mint({"type": "realtime"}, 10, now_s=100)
     assert expires_at == 110
     assert value.startswith("ek_")
     for now in (100, 109):
-        identity = door.identify(value, now)
+        identity = identify(value, now)
         assert identity is not None
         assert identity.session is not None
         assert identity.session.session == {"type": "realtime"}
-    late = door.identify(value, 110)
+    late = identify(value, 110)
     assert (late is None) if keys else (late is not None and late.session is None)
 
 

@@ -1,0 +1,33 @@
+"""What sessions and I/O need of the engine host, whether it runs in this process or in another one.
+
+`local_host` is the first kind, `workers.remote_host` the second. Everything but `post` may have to ask another process, so it is
+awaited; where no answer comes it raises `HostSilent`, which a client hears as 503.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from session_server.errors import SessionServerError
+from session_server.runtime.client_secrets import SecretStore
+from session_server.runtime.messages import ToHost
+
+
+class HostSilent(SessionServerError):
+    """The engine host's process gives no answer: it is overloaded, or gone."""
+
+
+class HostPort(SecretStore, Protocol):
+    """The door to the one engine host of a server, which also keeps the ephemeral keys."""
+
+    def post(self, message: ToHost) -> None:
+        """Hand a session's message over. Returns at once, never raises."""
+        ...
+
+    async def not_ready(self) -> list[str]:
+        """What keeps the engines from working; empty: nothing."""
+        ...
+
+    async def metrics_page(self) -> bytes:
+        """The metrics of the whole server, in the text format of Prometheus."""
+        ...

@@ -1,0 +1,55 @@
+"""The engine host of this very process, as sessions see it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from session_server.observability.catalogue import SchedulingClass
+from session_server.observability.metrics import Metrics
+from session_server.protocol.values import JsonObject
+from session_server.runtime.client_secrets import OwnSecrets, SecretSession
+from session_server.runtime.host import EngineHost
+from session_server.runtime.messages import ToHost
+
+
+class LocalHost:
+    """A `HostPort` onto an `EngineHost`. `metrics`: of the whole server."""
+
+    def __init__(self, host: EngineHost, secrets: OwnSecrets, metrics: Metrics) -> None:
+        self._host = host
+        self._secrets = secrets
+        self._metrics = metrics
+
+    def post(self, message: ToHost) -> None:
+        self._host.post(message)
+
+    async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
+        return await self._secrets.mint(session, life_s)
+
+    async def find(self, value: str) -> SecretSession | None:
+        return await self._secrets.find(value)
+
+    async def not_ready(self) -> list[str]:
+        return stages_not_ready(self._host)
+
+    async def metrics_page(self) -> bytes:
+        return self._metrics.render()
+
+
+def stages_not_ready(host: EngineHost) -> list[str]:
+    """The stages that have no engine at work, each with what it is doing."""
+    return [
+        f"stage {stage} is {state}"
+        for stage, state in host.stage_states.items()
+        if state not in ("idle", "busy")
+    ]
+
+
+def watch_host(host: EngineHost, metrics: Metrics) -> None:
+    """What is read of the host at each scrape."""
+
+    def sessions_of(kind: SchedulingClass) -> float:
+        return float(host.sessions_by_class()[kind.value])
+
+    for kind in SchedulingClass:
+        metrics.watch("scheduler_sessions", partial(sessions_of, kind), kind.value)
