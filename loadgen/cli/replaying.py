@@ -25,9 +25,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
     say(f"{same} decisions are the same")
     for one in differences[:_SHOWN]:
-        say(
-            f"session {one.session}, at {one.at / NS_PER_S:.3f} s: recorded {one.recorded}, now {one.replayed}"
-        )
+        say(f"session {one.session}, at {one.at / NS_PER_S:.3f} s: {one}")
     if len(differences) > _SHOWN:
         say(f"... and {len(differences) - _SHOWN} more sessions differ")
     return 1 if differences else 0

@@ -12,7 +12,12 @@ is ever delayed by work that was late.
 The listener's place: without acknowledgements it is `now - origin`, at most `sent`. With them it is the last
 acknowledged sample, moved on in real time up to `horizon` (what the client had buffered), and 0 before the first one. When the listener has
 played all that was sent before more is sent, that is an underrun: `origin` moves by its length. A hold-back of our own
-(a duck) is not counted as one.
+(a duck) is not counted as one. The place never falls: what `played` and `snapshot` have once said stands. They belong to whoever handles
+an event; an onlooker asks `seen`, which leaves no mark, so that a session relived without onlookers comes to the same places.
+
+While there is more to send, an acknowledgement counts up to what can have been heard: what a listener would have who plays each sample as
+soon as it is sent, `EARLY_MS` and `FAST_PERCENT` allowed for sound cards and clocks. So a claim brings audio no faster than real time.
+`trusted` believes all that was sent: whoever writes a file wants it at once.
 
 A `paced` stream is played by the transport, in real time: it says of each piece when the listener will have heard it, and
 that sets `origin`. Audio is then handed over by what was sent: the lead lies in the transport's queue, where it can be
@@ -27,6 +32,8 @@ from session_server.media import NS_PER_MS, NS_PER_S, PlaybackSnapshot, ms_to_sa
 
 MIN_SLICE_MS = 20
 MIN_GAP_NS = NS_PER_MS
+EARLY_MS = 250
+FAST_PERCENT = 1
 
 
 class AckOutcome(enum.StrEnum):
@@ -42,7 +49,7 @@ class AckOutcome(enum.StrEnum):
 
 class PlaybackLedger:
     """`acknowledged`: the client reports what it plays; `paced`: the transport plays in real time. `floor_ns`: earlier
-    audio of the lane plays until then."""
+    audio of the lane plays until then. The instants given to one ledger never fall."""
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class PlaybackLedger:
         slice_ms: int,
         acknowledged: bool = False,
         paced: bool = False,
+        trusted: bool = False,
     ) -> None:
         self.rate = rate
         self.generated = 0
@@ -61,6 +69,7 @@ class PlaybackLedger:
         self.halted = False
         self.acknowledged = acknowledged
         self.paced = paced
+        self.trusted = trusted
         self.estimated = True
         """The frontier rests on an estimate; False: on what the client reported."""
         self.last_ack_ns: int | None = None
@@ -71,6 +80,8 @@ class PlaybackLedger:
         self._least = min(ms_to_samples(MIN_SLICE_MS, rate), self._slice)
         self.floor_ns = 0
         self._origin: int | None = None
+        self._soonest: int | None = None
+        """When a listener played sample 0 who plays each sample as soon as it is sent, his underruns added."""
         self._horizon: int | None = None
         self._paused_at: int | None = None
         self._frozen = False
@@ -155,12 +166,14 @@ class PlaybackLedger:
         """Audio up to `end_sample` is with the socket. Returns the length of the underrun that this ends, or 0."""
         if end_sample <= self.sent or end_sample > self.queued:
             return 0
-        gap = 0
-        if self._origin is None:
+        gap, sent_ns = 0, self.sent * NS_PER_S // self.rate
+        if self._origin is None or self._soonest is None:
+            self._soonest = now
             self._origin = max(now, self.floor_ns)
             self._horizon = self._origin if self.acknowledged else None
         else:
-            gap = now - self._instant_of(self.sent)
+            self._soonest = max(self._soonest, now - sent_ns)
+            gap = now - sent_ns - self._origin
             if gap >= MIN_GAP_NS and not self.halted:
                 self._origin += gap
                 if self._excused:
@@ -178,10 +191,6 @@ class PlaybackLedger:
         self.sent = max(self.sent, end_sample)
         self._origin = heard_at - end_sample * NS_PER_S // self.rate
         self.estimated = estimated
-
-    def _instant_of(self, sample: int) -> int:
-        assert self._origin is not None
-        return self._origin + sample * NS_PER_S // self.rate
 
     # -- the listener
 
@@ -203,6 +212,13 @@ class PlaybackLedger:
     def snapshot(self, now: int) -> PlaybackSnapshot:
         return PlaybackSnapshot(self.generated, self.sent, self.played(now), self.rate)
 
+    def seen(self, now: int) -> PlaybackSnapshot:
+        """The same for an onlooker: nothing is different afterwards."""
+        before = self._played
+        found = self.snapshot(now)
+        self._played = before
+        return found
+
     def plays_until(self) -> int | None:
         """When the listener will have played all that was generated; None: not known yet, or never will."""
         if self._origin is None or self._horizon is not None or self._frozen:
@@ -222,8 +238,9 @@ class PlaybackLedger:
             return AckOutcome.FINAL
         if position < self._acked:
             return AckOutcome.STALE
-        outcome = AckOutcome.ACCEPTED if position <= self.sent else AckOutcome.CLAMPED
-        position = min(position, self.sent)
+        most = self._most_heard(now)
+        outcome = AckOutcome.ACCEPTED if position <= most else AckOutcome.CLAMPED
+        position = min(position, most)
         self._acked = position
         self._played = max(self._played, position)
         self.last_ack_ns = now
@@ -235,6 +252,17 @@ class PlaybackLedger:
             if self._paused_at is not None:
                 self._paused_at = now
         return outcome
+
+    def _most_heard(self, now: int) -> int:
+        """The farthest place at which anybody can be; all that was sent where nothing is left to be paced."""
+        if (
+            self.trusted
+            or self._soonest is None
+            or (self._end is not None and self.sent >= self._end)
+        ):
+            return self.sent
+        real_time = (now - self._soonest) * self.rate * (100 + FAST_PERCENT) // (100 * NS_PER_S)
+        return min(self.sent, real_time + ms_to_samples(EARLY_MS, self.rate))
 
     def fall_back(self) -> bool:
         """Acknowledgements have stopped: estimate in real time from now on. False when that is done already."""

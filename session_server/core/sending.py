@@ -59,6 +59,7 @@ class Sending:
             params.delta_ms,
             acknowledged=extension is not None,
             paced=settings.server_plays,
+            trusted=params.trust_acks,
         )
 
     # -- handing over

@@ -174,9 +174,9 @@ class Session:
         return self._responses.epoch
 
     def snapshot(self, response_id: str) -> PlaybackSnapshot | None:
-        """How far this response got; None when it is unknown or left no audio."""
+        """How far this response got, for onlookers; None when it is unknown or left no audio."""
         response = self._responses.find(response_id)
-        return None if response is None else response.ledger.snapshot(self._context.now)
+        return None if response is None else response.ledger.seen(self._context.now)
 
     def item(self, item_id: str) -> Item | None:
         """A conversation item as a client would retrieve it."""

@@ -69,10 +69,13 @@ async def converse_once(
     """One manual turn against a server of its own, on a free port; the answer's PCM too."""
     local = replace(config.server, host="127.0.0.1", port=0)
     unrecorded = replace(config.observability, record_file=None)
-    async with serving(replace(config, server=local, observability=unrecorded)) as server:
+    at_once = replace(config.core, trust_acks=True)
+    own = replace(config, server=local, observability=unrecorded, core=at_once)
+    async with serving(own) as server:
         assert server.address is not None
         key = config.auth.keys[0] if config.auth.keys else None
-        async with connected(server.address.ws, key=key) as client:
+        tls = server.tls_to_itself()
+        async with connected(server.address.ws, key=key, tls=tls) as client:
             await client.update(session_settings(instructions, None))
             return await manual_turn(client, pcm)
 

@@ -3,7 +3,7 @@
 A record is JSON lines: a session's head (settings, parameters, the instant of its beginning), then a line for each
 event, each deadline that was carried out, each id that was drawn, and each action that followed. Generated audio is kept
 as its length only: no decision depends on its content. What was said is in it. Instants are nanoseconds of the
-recorded clock.
+recorded clock. Of an action each field is kept, a long one as its digest, so that a replay can say which one differs.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Recorder:
         self._write(Line(session, now, "deadline"))
 
     def action(self, session: str, action: actions.Action, now: int) -> None:
-        self._write(Line(session, now, "action", type(action).__name__, digest(action)))
+        self._write(Line(session, now, "action", type(action).__name__, traits(action)))
 
     def _make_room(self, now: int) -> None:
         """Between two steps: is there room for another one?"""
@@ -166,13 +166,29 @@ class Recorder:
             self._on_fault(fault)
 
 
-def digest(action: actions.Action) -> str:
-    """Tells two actions apart, whatever their audio."""
-    if isinstance(action, actions.SendAudio):
-        shown = f"{action.part} {action.epoch} {action.start_sample} {len(action.pcm)}"
-    else:
-        shown = repr(action)
-    return hashlib.blake2b(shown.encode(), digest_size=8).hexdigest()
+_SHOWN_CHARS = 40
+
+
+def traits(action: actions.Action) -> list[str]:
+    """What tells two actions apart, whatever their audio: their fields, in the order of `_names`."""
+    return [_short(value) for _, value in _fields(action)]
+
+
+def _fields(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted name and value of every field, down through values in values."""
+    for name in getattr(value, "__struct_fields__", ()):
+        part = getattr(value, name)
+        if isinstance(part, msgspec.Struct):
+            yield from _fields(part, f"{prefix}{name}.")
+        else:
+            yield prefix + name, part
+
+
+def _short(value: object) -> str:
+    shown = f"{len(value)} bytes" if isinstance(value, bytes) else repr(value)
+    if len(shown) <= _SHOWN_CHARS:
+        return shown
+    return "#" + hashlib.blake2b(shown.encode(), digest_size=8).hexdigest()
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[Line]:
@@ -187,12 +203,22 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a replay left the record: the first action of a session that is another one."""
+    """Where a replay left the record: the first action of a session that is another one.
+
+    `recorded`, `replayed`: the actions' classes. `fields`: of two of one class, what differs: name, recorded, replayed.
+    """
 
     session: str
     at: int
     recorded: str
     replayed: str
+    fields: tuple[tuple[str, str, str], ...] = ()
+
+    def __str__(self) -> str:
+        if not self.fields:
+            return f"recorded {self.recorded}, now {self.replayed}"
+        parts = (f"{name}: recorded {old}, now {new}" for name, old, new in self.fields)
+        return f"{self.recorded}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +230,8 @@ class Step:
     actions: list[actions.Action]
 
 
-Seen = tuple[int, str, str]
-_NOTHING: Seen = (0, "nothing", "")
+Seen = tuple[int, str, tuple[str, ...]]
+_NOTHING: Seen = (0, "nothing", ())
 
 
 class PastSession:
@@ -224,7 +250,9 @@ class PastSession:
         if line.kind == "id":
             self._ids.append(line.name)
         elif line.kind == "action":
-            self.wanted.append((line.at, line.name, str(line.body)))
+            if not isinstance(line.body, list):
+                raise TypeError(f"an action without its fields: {line.name}")
+            self.wanted.append((line.at, line.name, tuple(line.body)))
         elif line.kind == "deadline":
             self._events.append((line.at, None))
         elif line.kind == "event":
@@ -282,10 +310,10 @@ def _compared(past: PastSession) -> tuple[int, Difference | None]:
         for step in past.relive():
             at = step.at
             for action in step.actions:
-                got = (step.at, type(action).__name__, digest(action))
+                got = (step.at, type(action).__name__, tuple(traits(action)))
                 recorded = next(wanted, _NOTHING)
                 if got != recorded:
-                    return same, Difference(past.name, recorded[0] or at, recorded[1], got[1])
+                    return same, _difference(past.name, recorded, got, action)
                 same += 1
     except Exception as fault:  # a core that throws where the recorded one did not differs, too
         return same, Difference(past.name, at, next(wanted, _NOTHING)[1], type(fault).__name__)
@@ -293,3 +321,17 @@ def _compared(past: PastSession) -> tuple[int, Difference | None]:
     if rest is not None:
         return same, Difference(past.name, rest[0], rest[1], _NOTHING[1])
     return same, None
+
+
+def _difference(session: str, recorded: Seen, got: Seen, action: actions.Action) -> Difference:
+    found: tuple[tuple[str, str, str], ...] = ()
+    if recorded[1] == got[1]:
+        names = [name for name, _ in _fields(action)]
+        found = tuple(
+            (name, old, new)
+            for name, old, new in zip(names, recorded[2], got[2], strict=False)
+            if old != new
+        )
+        if recorded[0] != got[0]:
+            found = (("its instant", f"{recorded[0]} ns", f"{got[0]} ns"), *found)
+    return Difference(session, recorded[0] or got[0], recorded[1], got[1], found)

@@ -379,12 +379,11 @@ async def test_a_change_of_format_in_mid_answer_corrupts_acknowledgements(serve:
         await caller.update({"audio": {"output": {"format": {"type": "audio/pcmu"}}}})
         item_id = caller.of("response.output_item.added")[-1]["item"]["id"]
         ack = {"type": "playback.ack", "response_id": name, "item_id": item_id}
-        await caller.until(lambda: len(caller.pcm(name)) >= 2 * 14_400)
-        await caller.send({**ack, "played_samples": 14_400, "buffered_ms": 0})
+        await caller.send({**ack, "played_samples": 6_000, "buffered_ms": 0})
         told = await caller.wait("playback.acknowledged")
         assert (told["accepted"], told["reason"]) == (True, None)
-        assert (told["played_samples"], told["played_ms"]) == (14_400, 600)
-        assert told["sent_samples"] >= 14_400
+        assert (told["played_samples"], told["played_ms"]) == (6_000, 250)
+        assert told["sent_samples"] >= 6_000
         await caller.send({"type": "response.cancel"})
         await caller.ended(name)
 

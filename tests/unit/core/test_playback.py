@@ -1,8 +1,10 @@
 """The ledger: pacing by absolute instants, the listener's place, underruns, acknowledgements."""
 
+from collections.abc import Callable
+
 import pytest
 
-from session_server.core.playback import AckOutcome, PlaybackLedger
+from session_server.core.playback import EARLY_MS, AckOutcome, PlaybackLedger
 from session_server.media import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -98,6 +100,17 @@ def test_frontier_never_goes_back():
     take(book, 0)
     assert book.played(300 * NS_PER_MS) == 300 * MS
     assert book.played(100 * NS_PER_MS) == 300 * MS
+
+
+def test_onlooker_who_asks_where_the_listener_is_moves_nothing():
+    """A metric looked at the ledger between two events; a replay, at which nobody looks, came to another place."""
+    watched, alone = acked(), acked()
+    for book in (watched, alone):
+        book.acknowledge(0, False, 200, 100 * NS_PER_MS)
+        if book is watched:
+            assert book.seen(150 * NS_PER_MS).played == 50 * MS
+        book.acknowledge(0, False, 200, 180 * NS_PER_MS)
+    assert watched.snapshot(180 * NS_PER_MS) == alone.snapshot(180 * NS_PER_MS)
 
 
 def test_underrun_is_measured_once_and_moves_the_clock():
@@ -259,9 +272,9 @@ def test_acknowledged_place_moves_on_until_the_clients_buffer_is_empty():
 )
 def test_every_row_of_the_acknowledgement_table(second, outcome, played):
     book = acked()
-    book.acknowledge(100 * MS, False, 0, 200 * NS_PER_MS)
-    assert book.acknowledge(second, False, 0, 200 * NS_PER_MS) is outcome
-    assert book.played(200 * NS_PER_MS) == played * MS
+    book.acknowledge(100 * MS, False, 0, NS_PER_S)
+    assert book.acknowledge(second, False, 0, NS_PER_S) is outcome
+    assert book.played(NS_PER_S) == played * MS
 
 
 def test_nothing_is_accepted_after_final():
@@ -300,3 +313,55 @@ def test_reports_that_nobody_asked_for_do_not_stall_the_hand_over():
     take(book, 0)
     book.acknowledge(0, False, 100, 500 * NS_PER_MS)
     assert take(book, 1_500 * NS_PER_MS) == 1_000
+
+
+# -- claims that cannot be true
+
+
+def listen(book: PlaybackLedger, made_ms: int, until_ms: int, claim: Callable[[int], int]) -> int:
+    """A client that reports `claim(now_ms)` samples every 20 ms; how much it had been sent, in milliseconds."""
+    book.add(pcm(made_ms))
+    for ms in range(0, until_ms, 20):
+        if book.sent:
+            book.acknowledge(claim(ms), False, 200, ms * NS_PER_MS)
+        take(book, ms * NS_PER_MS)
+    return book.sent // MS
+
+
+def test_client_that_claims_to_have_played_all_gets_audio_in_real_time_and_not_a_minute_at_once():
+    greedy, exact = ledger(acknowledged=True), ledger(acknowledged=True)
+    most = listen(greedy, 70_000, 10_000, lambda ms: 10**12)
+    assert listen(exact, 70_000, 10_000, lambda ms: ms * MS) <= most
+    assert most <= 1_000 + 10_000 * 1.01 + EARLY_MS + 100
+
+
+def test_claim_out_of_band_is_bounded_too():
+    most = listen(ledger(), 70_000, 10_000, lambda ms: 10**12)
+    assert most <= 1_000 + 10_000 * 1.01 + EARLY_MS + 100
+
+
+def test_stall_of_ours_is_no_credit_for_a_claim():
+    """After ten silent seconds a client may not claim ten seconds that had not been made."""
+    book = ledger(acknowledged=True)
+    book.add(pcm(1_000))
+    take(book, 0)
+    book.acknowledge(10**12, False, 200, 10 * NS_PER_S)
+    book.add(pcm(20_000))
+    take(book, 10 * NS_PER_S)
+    book.acknowledge(10**12, False, 200, 10 * NS_PER_S)
+    take(book, 10 * NS_PER_S)
+    assert book.sent <= (2_000 + EARLY_MS + 100 + 10) * MS
+
+
+def test_nothing_bounds_a_claim_about_audio_that_was_all_sent():
+    book = ledger(acknowledged=True)
+    book.add(pcm(900))
+    book.finish()
+    take(book, 0)
+    assert book.acknowledge(900 * MS, True, 0, 10 * NS_PER_MS) is AckOutcome.ACCEPTED
+    assert book.reached_end()
+
+
+def test_trusted_client_gets_all_as_fast_as_it_is_made():
+    book = PlaybackLedger(RATE, 1_000, 100, acknowledged=True, trusted=True)
+    assert listen(book, 70_000, 2_000, lambda ms: 10**12) == 70_000

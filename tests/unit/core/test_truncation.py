@@ -6,6 +6,7 @@ import pytest
 
 from session_server.core import actions as a, events as e
 from session_server.core.items import ItemStatus
+from session_server.core.playback import EARLY_MS
 from session_server.core.settings import CoreParams
 from session_server.core.turn_taking import TurnState
 from tests.unit.core.drive import MANUAL, MS, SERVER_VAD, Drive
@@ -194,9 +195,10 @@ def test_late_stale_unknown_and_repeated_acks_are_refused_and_never_errors():
     assert ack(200).accepted
     assert ack(200).accepted
     assert ack(150).reason == "stale"
+    d.wait(900)
     clamped = ack(9_000)
     assert (clamped.accepted, clamped.reason) == (True, "clamped")
-    assert clamped.snapshot.played == clamped.snapshot.sent == 1_200 * MS
+    assert clamped.snapshot.played == clamped.snapshot.sent == 1_400 * MS
     d.feed(e.PlaybackAcked("resp_x", item, 0, 1))
     d.feed(e.PlaybackAcked(rid, "item_x", 0, 1))
     d.feed(e.PlaybackAcked(rid, item, 5, 1))
@@ -205,6 +207,24 @@ def test_late_stale_unknown_and_repeated_acks_are_refused_and_never_errors():
     d.feed(e.ItemTruncated(item, 0, 100))
     assert ack(300).reason == "late"
     assert not d.take(a.AnnounceError)
+
+
+def test_claim_beyond_what_can_have_been_heard_is_clamped_and_brings_no_more_audio():
+    d, rid, _, ack = acking(finished=False)
+    before = d.sent_samples(rid)
+    clamped = ack(9_000)
+    assert (clamped.accepted, clamped.reason) == (True, "clamped")
+    assert clamped.snapshot.played == (303 + EARLY_MS) * MS
+    assert d.sent_samples(rid) - before <= (303 + EARLY_MS) * MS
+    assert not d.take(a.AnnounceError)
+
+
+def test_operator_who_trusts_claims_gets_audio_as_fast_as_it_is_made():
+    d, rid, item = spoken(30.0, False, 0, playback=True, params=CoreParams(trust_acks=True))
+    while d.sent_samples(rid) < 30_000 * MS:
+        before = d.sent_samples(rid)
+        d.feed(e.PlaybackAcked(rid, item, 0, before))
+        assert d.sent_samples(rid) > before
 
 
 def test_playback_end_is_told_when_the_final_ack_reaches_it():
