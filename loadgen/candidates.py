@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from loadgen.simulation import NetworkModel, SimulationSpec, Workload, check, find_profile
+from loadgen.workload_bounds import complaints
 from loadgen.workloads import Scenario, find_workload
+from session_server.config.limits import bounds_of
 from session_server.config.shape import convert, hints
 from session_server.errors import ConfigError
 
@@ -90,6 +92,8 @@ def spec_of(setting: Setting, one: Candidate, sessions: int, seed: int) -> Simul
     scenario = find_workload(setting.workload)
     sets = {**dict(setting.sets), **dict(one.sets)}
     scenario, run, overrides = _apply(sets, scenario)
+    if setting.barge_in is not None and setting.barge_in + scenario.workload.backchannel > 1:
+        raise ConfigError("--barge-in and the workload's backchannel together are more than 1")
     warm_up_s = setting.warm_up_s
     if warm_up_s is None:
         warm_up_s = min(WARM_UP_S, setting.seconds / 4)
@@ -133,7 +137,7 @@ def _apply(
         elif name in RUN_FIELDS:
             run[name] = _value(SimulationSpec, name, text, name)
         else:
-            overrides.append((name, _parsed(text)))
+            overrides.append((name, _within(name, _parsed(text))))
     try:
         changed = replace(
             scenario,
@@ -142,6 +146,8 @@ def _apply(
         )
     except ValueError as fault:
         raise ConfigError(f"--set: {fault}") from fault
+    if faults := complaints(changed.workload):
+        raise ConfigError(f"--set: {'; '.join(faults)}")
     return changed, run, tuple(overrides)
 
 
@@ -154,6 +160,14 @@ def _value(cls: type, key: str, text: str, name: str) -> Any:  # noqa: ANN401
     if kind is str:
         return text
     return convert(kind, _parsed(text), lambda _: "--set", name)
+
+
+def _within(name: str, value: float | str) -> float | str:
+    """The bounds of the operator's configuration hold in a simulation, too."""
+    low, high = bounds_of(f"scheduler.{name}")
+    if isinstance(value, int | float) and not low <= value <= high:  # so is a NaN
+        raise ConfigError(f"--set {name}: {value} is not within {low:g} and {high:g}")
+    return value
 
 
 def _parsed(text: str) -> float | str:

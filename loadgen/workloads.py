@@ -9,20 +9,17 @@ is a ConfigError that names file and key.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from loadgen.simulation import NetworkModel, Span, Workload, read_trace, traced
+from loadgen.simulation import NetworkModel, Workload, read_trace, traced
+from loadgen.workload_bounds import complaints
 from session_server.config.shape import build
 from session_server.errors import ConfigError
-
-KINDS = ("lognormal", "exponential", "uniform", "constant")
-PROBABILITIES = ("barge_in", "backchannel", "early_start", "hang_up", "drop")
-ARRIVALS = ("closed", "poisson", "gamma", "ramp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,14 @@ def find_workload(name: str) -> Scenario:
     label, content = _read(name, ())
     if "sessions" in content:
         return _traced(name, label, content)
-    content = _with_kinds(content)
-    scenario: Scenario = build(Scenario, content, lambda _: f"workload {label}")
+    said = {"about": "", **_with_kinds(content)}
+    scenario: Scenario = build(Scenario, said, lambda _: f"workload {label}")
     named = replace(scenario.workload, name=Path(name).stem)
-    for complaint in _complaints(named):
-        raise ConfigError(f"workload {label}: {complaint}")
+    faults = complaints(named)
+    if not scenario.about.strip():
+        faults.append("about: is missing: one line that says who these users are")
+    if faults:
+        raise ConfigError(f"workload {label}: {'; '.join(faults)}")
     return replace(scenario, workload=named)
 
 
@@ -132,36 +132,3 @@ def _with_kinds(content: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict) and "kind" in value
     }
     return {**content, "workload": {**section, **lengths}}
-
-
-def _complaints(workload: Workload) -> list[str]:
-    """What types do not show."""
-    found = []
-    for one in fields(workload):
-        value = getattr(workload, one.name)
-        if isinstance(value, Span):
-            # the mean of this one comes from `backchannel_per_s`
-            rate_elsewhere = one.name == "backchannel_apart_s"
-            complaints = _span_complaints(value, rate_elsewhere)
-            found += [f"workload.{one.name}.{text}" for text in complaints]
-    for name in PROBABILITIES:
-        if not 0 <= getattr(workload, name) <= 1:
-            found.append(f"workload.{name}: must be within 0 and 1")
-    if workload.barge_in + workload.backchannel > 1:
-        found.append("workload.backchannel: barge_in and backchannel together are more than 1")
-    if workload.arrivals not in ARRIVALS:
-        found.append(f"workload.arrivals: must be one of {', '.join(ARRIVALS)}")
-    if workload.burst_cv <= 0 or workload.ramp_s < 0 or workload.turns < 0:
-        found.append("workload: burst_cv must be above 0, ramp_s and turns not below")
-    return found
-
-
-def _span_complaints(span: Span, rate_elsewhere: bool) -> list[str]:
-    if span.kind not in KINDS:
-        return [f"kind: must be one of {', '.join(KINDS)}, not {span.kind!r}"]
-    if span.low > span.high or span.low < 0:
-        return ["low: must not be negative or above high"]
-    needs_median = span.kind == "lognormal" or (span.kind == "exponential" and not rate_elsewhere)
-    if needs_median and span.median <= 0:
-        return ["median: must be above 0"]
-    return ["sigma: must not be negative"] if span.sigma < 0 else []

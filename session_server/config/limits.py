@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,11 +23,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "server.outbox_bytes": (512 * 1024, _GIB),
     "server.outbox_wait_s": (0.1, 600),
     "server.send_buffer_bytes": (0, 64 * 1024 * 1024),
-    "server.workers": (1, 64),
     "webrtc.connect_s": (1, 600),
     "webrtc.silence_s": (0.3, 600),
     "webrtc.max_setups": (1, 1000),
-    "webrtc.max_unconnected": (1, 10_000),
     "webrtc.max_message_bytes": (16 * 1024, 256 * 1024),
     "webrtc.path_delay_ms": (0, 1000),
     "webrtc.max_lateness_ms": (1, 1000),
@@ -107,7 +106,7 @@ def check(config: Config, where: Where) -> None:
     values = dict(leaves(config))
     for key, value in values.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            _within(key, value, _BOUNDS.get(key, _default_bounds(key)), where)
+            _within(key, value, bounds_of(key), where)
     for order in _ORDERS:
         low, high = values[order.low], values[order.high]
         if isinstance(low, int) and isinstance(high, int) and low > high:
@@ -121,8 +120,10 @@ def check(config: Config, where: Where) -> None:
     _tls(config, where)
 
 
-def _default_bounds(key: str) -> tuple[float, float]:
-    """Milliseconds of the core are spans of time: not negative, at most a day."""
+def bounds_of(key: str) -> tuple[float, float]:
+    """Least and most of a number. Milliseconds of the core are spans of time: not negative, at most a day."""
+    if key in _BOUNDS:
+        return _BOUNDS[key]
     if key.startswith("core.") and key.endswith("_ms"):
         return (0, _DAY_MS)
     return (float("-inf"), float("inf"))
@@ -166,11 +167,20 @@ def _proper_keys(value: object) -> str | None:
     return None
 
 
+_ICE_URL = re.compile(
+    r"(stuns?|turns?):"
+    r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?@\[\]]+)(:(?P<port>\d{1,5}))?(\?transport=(udp|tcp))?"
+)
+
+
 def _ice_urls(value: object) -> str | None:
-    urls = value if isinstance(value, tuple) else ()
-    if all(url.startswith(("stun:", "stuns:", "turn:", "turns:")) for url in urls):
-        return None
-    return "each must begin with stun: or turn: (also stuns:, turns:)"
+    for url in value if isinstance(value, tuple) else ():
+        found = _ICE_URL.fullmatch(url)
+        if found is None or (url.startswith("stun") and "?" in url):
+            return f"{url!r} is none: each is stun:HOST[:PORT] or turn:HOST[:PORT][?transport=udp or tcp] (also stuns:, turns:)"
+        if found["port"] is not None and not 0 < int(found["port"]) < 65_536:
+            return f"{url!r}: there is no port {found['port']}"
+    return None
 
 
 def _addresses(value: object) -> str | None:

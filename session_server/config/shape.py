@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -92,10 +93,30 @@ def _plain(kind: Any, value: object, where: Where, key: str) -> object:  # noqa:
     if kind is float and type(value) is int:
         return float(value)
     if kind in _NAMES and type(value) is not kind:
-        raise ConfigError(f"{key}: must be {_NAMES[kind]}, not {_shown(key, value)} ({where(key)})")
+        hint = _as_yaml_number(value) if kind in (int, float) else ""
+        raise ConfigError(
+            f"{key}: must be {_NAMES[kind]}, not {_shown(key, value)}{hint} ({where(key)})"
+        )
     if kind is type(None) and value is not None:
         raise ConfigError(f"{key}: must be null ({where(key)})")
     return value
+
+
+def _as_yaml_number(value: object) -> str:
+    """YAML takes `1e9` for text: it wants a point and a sign, which nobody expects."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    if not math.isfinite(number):
+        return ""
+    shown = f"{number:.0f}" if number.is_integer() and abs(number) < 1e16 else repr(number)
+    mantissa, e, exponent = shown.partition("e")
+    if e and "." not in mantissa:
+        shown = f"{mantissa}.0e{exponent}"
+    return f", which YAML takes for text: write {shown}"
 
 
 def _union(kinds: tuple[Any, ...], value: object, where: Where, key: str) -> object:

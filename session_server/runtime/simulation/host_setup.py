@@ -39,19 +39,35 @@ def scheduler_params(spec: SimulationSpec, profile: Profile) -> SchedulerParams:
     for name, value in spec.overrides:
         if name not in known:
             raise ValueError(f"no scheduler parameter {name}; there are {', '.join(sorted(known))}")
-        values[name] = _like(known[name], value)
+        values[name] = _like(name, known[name], value)
     return SchedulerParams(**values)
 
 
-def _like(default: object, value: float | str) -> object:
-    """An override as its parameter's type; a ladder has slashes, like 0.32/0.64/2. Raises ValueError."""
-    if isinstance(default, tuple):
-        return tuple(float(part) for part in str(value).split("/"))
-    if isinstance(default, enum.Enum):
-        return type(default)("off" if value is False else value)  # YAML reads a bare off as false
-    if isinstance(default, bool | int | float):
-        return type(default)(value)
-    return value
+def _like(name: str, default: object, value: float | str) -> object:
+    """An override as its parameter's type; a ladder has slashes, like 0.32/0.64/2. Raises ValueError naming it."""
+    wanted = "a number"
+    try:
+        if isinstance(default, tuple):
+            wanted = "numbers with slashes between them, like 0.1/0.4"
+            return tuple(float(part) for part in str(value).split("/"))
+        if isinstance(default, enum.Enum):
+            wanted = f"one of {', '.join(str(member.value) for member in type(default))}"
+            return type(default)(
+                "off" if value is False else value
+            )  # YAML reads a bare off as false
+        if isinstance(default, bool):
+            wanted = "on or off"
+            return {0: False, 1: True}[value]  # type: ignore[index]
+        if isinstance(default, int):
+            wanted = "a whole number"
+            if isinstance(value, bool) or int(value) != float(value):
+                raise ValueError
+            return int(value)
+        if isinstance(default, float) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, KeyError):
+        pass
+    raise ValueError(f"{name}: must be {wanted}, not {value!r}")
 
 
 def graph_of(profile: Profile) -> Graph:

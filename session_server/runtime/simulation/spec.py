@@ -16,6 +16,16 @@ from session_server.runtime.simulation.trace import Trace
 POLICIES = ("fcfs", "liveserve", "deadline")
 CHUNKINGS = ("stock", "adaptive")
 _LONGEST_MS = 60_000.0
+_RUN_BOUNDS = {
+    "slices_ms": (1, 60_000),
+    "tokens_run": (1, 10_000),
+    "frames_run": (1, 10_000),
+    "silence_ms": (0, 60_000),
+    "release_ms": (0, 60_000),
+    "max_sessions": (0, 10_000_000),
+}
+TURN_TOKENS = 1_000
+"""Room in the thinker's memory for the words of one turn and its answer."""
 ARRIVALS = ("closed", "poisson", "gamma", "ramp", "trace")
 
 
@@ -175,12 +185,28 @@ class SimulationSpec:
             raise ValueError("need at least one session a replica")
         if self.seconds <= self.warm_up_s:
             raise ValueError("the run must be longer than its warm-up")
-        for name in ("slices_ms", "tokens_run", "frames_run"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name, (least, most) in _RUN_BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be in {least}..{most}, not {getattr(self, name)}")
+        self._check_pool()
         for name, value in self.overrides:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, not {value}")
+
+    def _check_pool(self) -> None:
+        """Memory that cannot hold one conversation's first turn would never let anybody speak."""
+        each = self.workload.kv_tokens_per_session
+        least = self.workload.system_tokens + TURN_TOKENS
+        if each:
+            pool = each * (self.sessions // self.replicas)
+            if pool < least:
+                raise ValueError(
+                    f"workload.kv_tokens_per_session: {each} for each session make {pool} in all, and one turn needs {least}"
+                )
+        elif self.kv_pool_tokens and self.kv_pool_tokens < least:
+            raise ValueError(
+                f"kv_pool_tokens must be 0 (the profile's) or at least {least}, not {self.kv_pool_tokens}"
+            )
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loadgen.candidates import (
@@ -68,8 +70,24 @@ def test_every_candidate_can_run():
     ("text", "named"),
     [
         ("lead_cap=4", "no scheduler parameter lead_cap; there are .*lead_cap_s"),
-        ("lead_cap_s=wide", "could not convert"),
-        ("kv_eviction=oldest", "oldest"),
+        ("lead_cap_s=wide", "lead_cap_s: must be a number, not 'wide'"),
+        ("lead_cap_s=on", "lead_cap_s: must be a number, not True"),
+        ("lead_cap_s=-4", "lead_cap_s: -4 is not within 0.1 and 600"),
+        ("lead_cap_s=nan", "lead_cap_s: nan is not within"),
+        ("prefill_tokens=0", "prefill_tokens: 0 is not within 1"),
+        ("prefill_tokens=2.5", "prefill_tokens: must be a whole number, not 2.5"),
+        ("late_rule=abc", "late_rule: must be on or off, not 'abc'"),
+        ("chunk_ladder_s=abc", "chunk_ladder_s: must be numbers with slashes"),
+        ("kv_eviction=oldest", "kv_eviction: must be one of next_use, lru, off, not 'oldest'"),
+        ("workload.turns=0.5", "workload.turns: a session has at least one"),
+        ("workload.drop=-1", "workload.drop: must be within 0 and 1"),
+        ("workload.wait_limit_s=nan", "workload.wait_limit_s: must be within"),
+        ("workload.turns=abc", r"workload\.turns: must be a number"),
+        ("kv_pool_tokens=-4", "kv_pool_tokens must be 0"),
+        ("kv_pool_tokens=10", "kv_pool_tokens must be 0"),
+        ("kv_pool_tokens=abc", "kv_pool_tokens: must be a whole number"),
+        ("silence_ms=-1", "silence_ms must be"),
+        ("max_sessions=-1", "max_sessions must be"),
         ("chunk_ladder_s=0.4/0.1", "chunk_ladder_s must rise"),
         ("network.los=1", r"network\.los: no such number; there are .*loss"),
         ("network.loss=much", r"network\.loss: must be a number"),
@@ -106,3 +124,8 @@ def test_names_that_do_not_exist_are_answered_with_those_that_do():
         spec_of(Setting(workload="calm"), DEADLINE, 1, 0)
     with pytest.raises(ConfigError, match="longer than its warm-up"):
         spec_of(Setting(seconds=10.0, warm_up_s=10.0), DEADLINE, 1, 0)
+
+
+def test_more_interruptions_than_answers_are_named():
+    with pytest.raises(ConfigError, match="--barge-in and the workload's backchannel"):
+        spec_of(replace(sets("workload.backchannel=0.5"), barge_in=0.6), DEADLINE, 1, 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from loadgen.simulation import NetworkModel, SimulationSpec, Span, Workload
+from loadgen.workload_bounds import MOST_OF_SPAN, RANGES
 from loadgen.workloads import find_workload, workload_names
 from session_server.errors import ConfigError
 
@@ -72,13 +73,49 @@ def test_a_file_of_ones_own_inherits(tmp_path: Path):
         ("about: x\nworkload: {barge_in: 1.5}", "workload.barge_in: must be within"),
         ("about: x\nworkload: {barge_in: 0.6, backchannel: 0.6}", "workload.backchannel"),
         ("about: x\nworkload: {arrivals: flood}", "workload.arrivals: must be one of closed"),
-        ("about: x\nworkload: {turns: -1}", "turns"),
+        ("about: x\nworkload: {turns: -1}", "workload.turns: must be within 0 and"),
+        ("about: x\nworkload: {turns: 0.5}", "workload.turns: a session has at least one"),
+        (
+            "about: x\nworkload: {turns: 0, arrivals: poisson}",
+            "workload.turns: 0 (no end) does not",
+        ),
+        ("about: x\nworkload: {turns: .nan}", "workload.turns: must be within"),
+        ("about: x\nworkload: {turns: .inf}", "workload.turns: must be within"),
+        ("about: x\nworkload: {drop: -0.1}", "workload.drop: must be within 0 and 1, not -0.1"),
+        ("about: x\nworkload: {hang_up: .nan}", "workload.hang_up: must be within"),
+        ("about: x\nworkload: {backchannel_per_s: 1.0e+9}", "workload.backchannel_per_s: must be"),
+        ("about: x\nworkload: {wait_limit_s: 0}", "workload.wait_limit_s: must be within"),
+        ("about: x\nworkload: {kv_tokens_per_session: -4}", "workload.kv_tokens_per_session"),
+        ("about: x\nworkload: {speech_s: {median: 1.0e+9}}", "workload.speech_s.median"),
+        ("about: x\nworkload: {speech_s: {median: .nan}}", "workload.speech_s.median"),
+        ("about: x\nworkload: {speech_s: {median: 1, sigma: 500}}", "workload.speech_s.sigma"),
+        ("about: x\nworkload: {speech_s: {median: 1, sigma: .nan}}", "workload.speech_s.sigma"),
+        ("about: x\nworkload: {speech_s: {median: 1, low: -1}}", "workload.speech_s.low"),
+        ("about: x\nworkload: {speech_s: {median: 1, high: .nan}}", "workload.speech_s.high"),
+        (
+            "about: x\nworkload: {think_s: {kind: uniform}}",
+            "workload.think_s.high: must be at most",
+        ),
+        (
+            "about: x\nworkload: {barge_in_at: {kind: uniform, high: 2}}",
+            "workload.barge_in_at.high",
+        ),
+        (
+            "about: x\nworkload: {ramp_s: 1e3}",
+            "workload.ramp_s: must be a number, not '1e3', which YAML takes for text: write 1000 ",
+        ),
+        (
+            "about: x\nworkload: {drop: 2, hang_up: 3}",
+            "workload.hang_up: must be within 0 and 1, not 3.0; workload.drop: must be",
+        ),
+        ("workload: {barge: 1}", "workload.barge: unknown key"),
+        (
+            "workload: {drop: 2}",
+            "workload.drop: must be within 0 and 1, not 2.0; about: is missing",
+        ),
         ("about: x\nworkload: {speech_s: 3}", "workload.speech_s: must be a section"),
         ("about: x\nworkload: {speech_s: {median: 0}}", "workload.speech_s.median"),
-        (
-            "about: x\nworkload: {speech_s: {median: 1, low: 3, high: 2}}",
-            "workload.speech_s.low",
-        ),
+        ("about: x\nworkload: {speech_s: {median: 1, low: 3, high: 2}}", "workload.speech_s.high"),
         (
             "about: x\nworkload: {speech_s: {median: 1, kind: pareto}}",
             "workload.speech_s.kind: must be one of lognormal",
@@ -95,6 +132,16 @@ def test_a_complaint_names_file_and_key(tmp_path: Path, text: str, named: str):
         find_workload(str(file))
     assert named in str(wrong.value)
     assert "bad.yaml" in str(wrong.value)
+
+
+def test_every_field_of_a_workload_has_a_range():
+    """A new one would be accepted whatever it says."""
+    for one in fields(Workload):
+        value = getattr(Workload(), one.name)
+        if isinstance(value, Span):
+            assert one.name in MOST_OF_SPAN
+        elif isinstance(value, int | float):
+            assert one.name in RANGES
 
 
 def test_an_unknown_name_lists_the_known_ones():

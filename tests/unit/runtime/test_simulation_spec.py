@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec
+from session_server.runtime.simulation.spec import (
+    TURN_TOKENS,
+    NetworkModel,
+    SimulationSpec,
+    Workload,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -29,3 +34,19 @@ def test_a_parameter_that_is_no_number_is_named(value: float):
 def test_a_network_that_cannot_be_is_named(name: str, value: float):
     with pytest.raises(ValueError, match=f"network.{name}"):
         NetworkModel(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["silence_ms", "release_ms", "max_sessions"])
+def test_a_negative_count_or_span_is_named(name: str):
+    with pytest.raises(ValueError, match=f"{name} must be in 0"):
+        SimulationSpec(**{name: -1})
+
+
+@pytest.mark.parametrize("tokens", [-4, 1, 10, TURN_TOKENS - 1])
+def test_memory_without_room_for_one_turn_is_named_and_is_no_traceback(tokens: int):
+    with pytest.raises(ValueError, match="kv_pool_tokens must be 0"):
+        SimulationSpec(kv_pool_tokens=tokens)
+    if tokens > 0:
+        workload = Workload(kv_tokens_per_session=tokens)
+        with pytest.raises(ValueError, match=r"workload\.kv_tokens_per_session"):
+            SimulationSpec(workload=workload, sessions=1)
