@@ -1,7 +1,7 @@
 """`check`: is everything here that a conversation needs? Each finding names itself and its cure.
 
-Findings, in order, none of which stops the others: model files, the port, a whole spoken round trip through a
-server of its own on loopback (the configured port stays free).
+Findings, in order, none of which stops the others: model files, the port, the record, a whole spoken round trip through a
+server of its own on loopback (the configured port stays free, nothing is recorded).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from session_server.config import Config
 from session_server.errors import ConfigError, SessionServerError
 from session_server.runtime.models import missing_models, model_store, needs_models
 from session_server.runtime.offline import OfflineResult, converse_once
+from session_server.runtime.record_file import RecordInUse, require_record
 from session_server.runtime.sound_files import Synthesiser
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ async def check(config: Config) -> CheckReport:
     report = CheckReport()
     models = _models(config)
     report.findings += [models, await asyncio.to_thread(_port, config)]
+    if config.observability.record_file is not None:
+        report.findings.append(await asyncio.to_thread(_record, config))
     if models.ok:
         report.findings.append(await _round_trip(config, report))
     else:
@@ -100,6 +103,19 @@ def _port(config: Config) -> Finding:
         return Finding("port", True, f"{port} is in use, by a server that answers")
     cure = "choose another: --port, or server.port"
     return Finding("port", False, f"{port} of {host}: {error.strerror}", cure)
+
+
+def _record(config: Config) -> Finding:
+    path = config.observability.record_file
+    try:
+        require_record(config.observability)
+    except RecordInUse as error:
+        if _is_ours(config.server.host, config.server.port):
+            return Finding("record", True, f"{path} is in use, by a server that answers")
+        return Finding("record", False, str(error), "stop that server, or choose another file")
+    except ConfigError as error:
+        return Finding("record", False, str(error), "choose another file, or null for none")
+    return Finding("record", True, f"{path} can be written; it will hold what is said")
 
 
 def require_port(config: Config) -> None:

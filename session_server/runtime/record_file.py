@@ -1,7 +1,8 @@
 """The file into which a server records its sessions (`observability.record_file`).
 
 Owns the open file. It is made at the start, readable by its owner only, because it holds what was said; another kind of
-file is never overwritten. A disk that fails ends the record, with one line in the log, and harms no session.
+file is never overwritten, nor one into which another server writes. A disk that fails ends the record, with one line in the log,
+and harms no session.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,11 +18,18 @@ from session_server.config.tree import ObservabilityConfig
 from session_server.errors import ConfigError
 from session_server.runtime.recorder import Recorder
 
+if sys.platform != "win32":
+    import fcntl
+
 _log = logging.getLogger(__name__)
 
 _KEY = "observability.record_file"
 _BUFFER_BYTES = 1 << 18
 _FIRST_BYTES = b'{"session":'
+
+
+class RecordInUse(ConfigError):
+    """The file is another server's."""
 
 
 class RecordFile:
@@ -52,14 +61,40 @@ def open_record(config: ObservabilityConfig) -> RecordFile | None:
     return RecordFile(Path(config.record_file).expanduser(), config.record_mb * 1_000_000)
 
 
+def require_record(config: ObservabilityConfig) -> None:
+    """Raise ConfigError, one line, when the record that is asked for cannot be written; leaves everything as it was."""
+    if config.record_file is None:
+        return
+    path = Path(config.record_file).expanduser()
+    new = not path.exists()
+    with _locked(path):
+        if new:
+            path.unlink()
+
+
 def _open(path: Path) -> BinaryIO:
+    file = _locked(path)
+    if sys.platform != "win32":
+        os.fchmod(file.fileno(), 0o600)
+    file.truncate()
+    return file
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The file as it is, for this process alone."""
     try:
         if path.exists() and not _is_record(path):
             raise ConfigError(f"{_KEY}: {path} is there and is no record: it is not overwritten")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        return os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb", _BUFFER_BYTES)
     except OSError as fault:
         raise ConfigError(f"{_KEY}: {path}: {fault.strerror}") from fault
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as fault:
+        file.close()
+        raise RecordInUse(f"{_KEY}: {path}: another server is writing into it") from fault
+    return file
 
 
 def _is_record(path: Path) -> bool:

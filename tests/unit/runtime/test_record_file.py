@@ -15,7 +15,7 @@ from session_server.core.settings import CoreParams, SessionSettings
 from session_server.errors import ConfigError
 from session_server.ids import SequentialIds
 from session_server.media import NS_PER_MS
-from session_server.runtime.record_file import RecordFile, open_record
+from session_server.runtime.record_file import RecordFile, RecordInUse, open_record, require_record
 from session_server.runtime.recorder import Recorder, read_lines, replay
 
 pytestmark = pytest.mark.unit
@@ -109,3 +109,36 @@ def test_a_bad_place_is_named_at_the_start(tmp_path: Path, name: str, said: str)
 
 def test_nothing_is_recorded_unless_asked_for() -> None:
     assert open_record(ObservabilityConfig()) is None
+
+
+def test_a_second_server_with_the_same_record_does_not_destroy_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    record = RecordFile(path, 0)
+    live(record.recorder)
+    wanted = ObservabilityConfig(record_file=str(path))
+    with pytest.raises(RecordInUse, match=r"^observability\.record_file: .*another server"):
+        open_record(wanted)
+    with pytest.raises(RecordInUse):
+        require_record(wanted)
+    record.close()
+    before = path.read_bytes()
+    require_record(wanted)
+    assert path.read_bytes() == before
+    assert before.count(b'"head"') == 1
+
+
+def test_a_look_at_the_place_leaves_no_file_behind(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    require_record(ObservabilityConfig(record_file=str(path)))
+    require_record(ObservabilityConfig())
+    assert not path.exists()
+    with pytest.raises(ConfigError, match=r"^observability\.record_file: .*No such file"):
+        require_record(ObservabilityConfig(record_file=str(path / "deeper")))
+    assert not path.exists()
+
+
+def test_a_record_that_all_could_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.touch(0o644)
+    RecordFile(path, 0).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
