@@ -12,12 +12,17 @@ from rich.progress import Progress
 from session_server.errors import ConfigError
 
 
+def _bar(console: Console) -> Progress:
+    """Nobody sees a bar that is piped, only its rests."""
+    return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
 @contextmanager
 def lines_of(path: Path, console: Console) -> Iterator[Iterator[bytes]]:
     """The lines of a record. Raises ConfigError naming the file for whatever is wrong with it."""
     try:
         size = path.stat().st_size
-        with path.open("rb") as file, Progress(console=console, transient=True) as bar:
+        with path.open("rb") as file, _bar(console) as bar:
             task = bar.add_task("record", total=max(1, size))
 
             def lines() -> Iterator[bytes]:

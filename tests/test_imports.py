@@ -35,11 +35,13 @@ ALLOWED: dict[str, set[str]] = {
     "session_server.observability": BASE | PURE | {"session_server.clock"},
     "session_server.audio": BASE | PURE,
     "session_server.runtime": BASE | PURE | MIDDLE | {"session_server.clock", "session_server.config", "engines"},
-    "session_server.cli": BASE | {"session_server.runtime", "session_server.config", "session_server.observability"},
+    "session_server.cli": BASE
+    | {"session_server.blas", "session_server.runtime", "session_server.config", "session_server.observability"},
     "session_server": BASE,
     "engines": BASE,
     "loadgen": BASE
-    | {"session_server.protocol", "session_server.clock", "session_server.config", "session_server.runtime.simulation"},
+    | {"session_server.blas", "session_server.protocol", "session_server.clock", "session_server.config"}
+    | {"session_server.runtime.simulation"},
 }  # fmt: skip
 
 FORBIDDEN_IN_PURE = {

@@ -9,13 +9,13 @@ Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no sessio
 from __future__ import annotations
 
 import importlib
-import os
+import socket
 import sys
 from collections.abc import Sequence
 
-# OpenBLAS and OpenMP spin after each product and starve the event loop; must be set before numpy is imported.
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+from session_server.blas import one_blas_thread
+
+one_blas_thread()
 
 from rich.console import Console  # noqa: E402
 
@@ -42,9 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SessionServerError as fault:
         console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
         return FAILED
-    except OSError as fault:  # a file that cannot be read or written, mostly
+    except (ConnectionError, TimeoutError, socket.gaierror) as fault:
         console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
         return FAILED
+    except OSError as fault:  # a file that cannot be read or written
+        console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
+        return WRONG
     except KeyboardInterrupt:
         console.print("session-loadgen: interrupted; no report was written", markup=False)
         return INTERRUPTED

@@ -30,7 +30,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         return _learn(options, console)
     config = load(options.config, os.environ).config
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console,
+        disable=not console.is_terminal,
     ) as bar:  # fmt: skip
         task = bar.add_task("", total=1.0)
         profile = measure_engines(

@@ -48,7 +48,7 @@ def _run(spec: SimulationSpec, console: Console) -> SimulationReport:
     with (
         Progress(
             TextColumn("simulated seconds"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), console=console,
+            TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal,
         ) as bar,
         _interruptions() as pressed,
     ):  # fmt: skip

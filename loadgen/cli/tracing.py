@@ -15,7 +15,7 @@ from session_server.runtime.simulation.trace_of_record import trace_of_record
 
 _HEAD = """\
 # What the users of {source} did: {sessions} sessions, {turns} turns. Lengths and instants only, no words.
-# session-loadgen simulate --workload {name} plays it again.
+# session-loadgen simulate --workload {name} --sessions {sessions} plays it again.
 """
 
 
@@ -40,6 +40,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     else:
         target.write_text(text)
         console.print(
-            f"{target}: {len(trace.sessions)} sessions, {trace.turns} turns", markup=False
+            f"{target}: {len(trace.sessions)} sessions, {trace.turns} turns; play it again with\n"
+            f"session-loadgen simulate --workload {target} --sessions {len(trace.sessions)} --warm-up 0",
+            markup=False,
+            soft_wrap=True,
         )
     return 0

@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-# OpenBLAS and OpenMP spin after each product and starve the event loop; must be set before numpy is imported.
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+from session_server.blas import one_blas_thread
+
+one_blas_thread()
 
 from session_server.cli.parser import parse  # noqa: E402
 from session_server.errors import ConfigError, ModelsMissing, SessionServerError  # noqa: E402

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -195,11 +197,50 @@ def test_compare_puts_a_variant_beside_its_base(tmp_path: Path, capsys: pytest.C
     assert "wide" in capsys.readouterr().err
 
 
-def test_a_report_that_cannot_be_written_is_a_line_not_a_traceback(
+def test_a_report_that_cannot_be_written_shows_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["simulate", *SHORT, "--sessions", "1", "--report", str(tmp_path)]) == 3
-    assert str(tmp_path) in " ".join(capsys.readouterr().err.split())
+    assert main(["simulate", *SHORT, "--sessions", "1", "--report", str(tmp_path)]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"--report {tmp_path}: is a folder" in shown
+    assert "CPU of this run" not in shown
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (OSError(28, "No space left on device"), 2),
+        (PermissionError(13, "Permission denied", "r.json"), 2),
+        (ConnectionRefusedError(111, "Connection refused"), 3),
+        (socket.gaierror(-2, "Name or service not known"), 3),
+    ],
+)
+def test_a_file_that_fails_is_exit_code_2_and_a_network_3(
+    fault: OSError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def failing(*_: object) -> int:
+        raise fault
+
+    monkeypatch.setattr("loadgen.cli.reporting.run", failing)
+    assert main(["report", "r.json"]) == code
+    assert str(fault) in " ".join(capsys.readouterr().err.split())
+
+
+def test_figures_that_too_short_a_run_cannot_have_are_explained(capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", *SHORT, "--sessions", "1"]) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "C100 and other shares show a dash: fewer than 10 answers" in shown
+
+
+def test_one_blas_thread_is_set_in_both_command_lines():
+    """OpenBLAS spins beside the event loop otherwise."""
+    for package in ("session_server.cli", "loadgen.cli"):
+        code = f"import {package}, os; print(os.environ['OPENBLAS_NUM_THREADS'])"
+        wanted = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+        ended = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=wanted
+        )
+        assert ended.stdout == "1\n"
 
 
 def test_a_network_that_cannot_be_is_a_line_not_a_traceback(capsys: pytest.CaptureFixture[str]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,29 @@ def test_a_replay_that_differs_names_the_first_difference(
     assert "recorded" in capsys.readouterr().err
 
 
-def test_a_trace_is_a_workload(record: Path, tmp_path: Path) -> None:
+def test_a_replay_that_differs_in_one_field_names_it_and_both_values(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = record.read_bytes().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if b'"ReportFrontier"' in line)
+    line = json.loads(lines[at])
+    place = line["body"][3]
+    line["body"][3] = "49"
+    lines[at] = json.dumps(line).encode() + b"\n"
+    changed = tmp_path / "changed.jsonl"
+    changed.write_bytes(b"".join(lines))
+    assert main(["replay", str(changed)]) == 1
+    said = f"ReportFrontier: snapshot.played: recorded 49, now {place}"
+    assert said in capsys.readouterr().err
+
+
+def test_a_trace_is_a_workload_and_says_how_to_play_it(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "users.yaml"
     assert main(["trace", str(record), "--output", str(target)]) == 0
+    command = f"session-loadgen simulate --workload {target} --sessions 2 --warm-up 0"
+    assert command in capsys.readouterr().err
     workload = find_workload(str(target)).workload
     assert workload.trace is not None
     assert workload.trace.turns == sum(
