@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from session_server.media import Value, WordSpan
@@ -295,12 +295,3 @@ class Pcm(Value, frozen=True):
     """Output of the vocoder: s16le mono at the vocoder's `unit_rate`."""
 
     pcm: bytes
-
-
-@dataclass(slots=True)
-class EngineInfo:
-    """What `check` and `/v1/models` print about a loaded engine."""
-
-    name: str
-    capabilities: Capabilities
-    details: dict[str, str] = field(default_factory=dict)

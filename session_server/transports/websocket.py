@@ -8,7 +8,9 @@ Owns the frames of one connection from upgrade to close. Invariants:
   everything of a response but that one frame.
 * The outbox is bounded in bytes and in time. At either bound the queue is given up and the connection closes
   with 1013; the peer has `close_wait_s` to read what the kernel holds, then the socket is aborted.
-* The loop turns at least once between any two frames of a peer, so a flood leaves room for all others.
+* The loop turns at least once between any two frames of a peer, so a flood leaves room for all others; unless its turns are
+  so long that a microphone would be read more slowly than it speaks, and a ping behind it answered too late.
+* Our own standstill is not counted against the peer: a frame that waited for us still gets `_GRACE_S` of the peer's time.
 * Whatever ends the connection, the endpoint hears `on_closed` exactly once, and no task or socket is left.
 
 A peer that vanished is noticed by pings (`heartbeat_s`); a peer that answers them is never closed for
@@ -29,6 +31,12 @@ from aiohttp import WSMsgType, web
 from session_server.transports.base import Endpoint, Outbox
 
 _log = logging.getLogger(__name__)
+
+_FRAME_S = 0.005
+"""A peer that speaks in real time sends fewer than one frame in that time."""
+_MOST_AT_ONCE = 16
+_SMALL_BYTES = 16 * 1024
+_GRACE_S = 1.0
 
 CLOSE_GOING_AWAY = 1001
 CLOSE_INTERNAL_ERROR = 1011
@@ -173,9 +181,10 @@ class WebSocketOutbox:
                 written(entry.response_id, entry.end_sample)
 
     async def _write_one(self, entry: _Queued) -> None:
-        due = entry.queued_at + self._limits.outbox_wait_s
+        now, wait_s = self._loop.time(), self._limits.outbox_wait_s
+        due = max(entry.queued_at + wait_s, now + min(wait_s, _GRACE_S))
         if self._closing is not None:
-            due = min(due, self._loop.time() + self._limits.close_wait_s)
+            due = min(due, now + self._limits.close_wait_s)
         try:
             async with asyncio.timeout_at(due) as self._patience:
                 await self._socket.send_frame(entry.frame, WSMsgType.TEXT)
@@ -246,6 +255,7 @@ def _abort(request: web.Request) -> None:
 async def _read(
     response: web.WebSocketResponse, outbox: WebSocketOutbox, endpoint: Endpoint
 ) -> None:
+    loop, at_once = asyncio.get_running_loop(), 0
     while True:
         try:
             message = await response.receive()
@@ -260,7 +270,12 @@ async def _read(
         except Exception:
             _log.exception("a frame raised in the session; closing it")
             outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
+        if at_once > 0 and len(message.data) <= _SMALL_BYTES:
+            at_once -= 1
+            continue
+        before = loop.time()
         await asyncio.sleep(0)  # `receive` does not suspend while frames are buffered
+        at_once = min(_MOST_AT_ONCE, int((loop.time() - before) / _FRAME_S))
 
 
 def _tune(transport: asyncio.Transport, limits: WebSocketLimits) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -321,9 +322,9 @@ async def test_pings_are_answered_between_frames():
             await (await client.ping())
 
 
-@pytest.mark.asyncio
+@PATIENT
 async def test_a_flood_of_small_frames_lets_the_loop_turn_between_any_two():
-    """Whatever else waits for the loop (other sessions' timers and sockets) comes in between."""
+    """Whatever else waits for the loop (other sessions' timers and sockets) comes in between, while its turns are short."""
     turns, seen = 0, []
 
     def turn() -> None:
@@ -340,6 +341,52 @@ async def test_a_flood_of_small_frames_lets_the_loop_turn_between_any_two():
         client.transport.write(b"".join(masked(b"x") for _ in range(1000)))
         await until(lambda: len(seen) == 1000)
     assert len(set(seen)) == 1000
+
+
+@pytest.mark.asyncio
+async def test_slow_turns_of_the_loop_do_not_read_a_microphone_more_slowly_than_it_speaks():
+    """A machine with far too much to do read one frame in a turn of the loop; the peer's ping waited behind them all, and
+    after 20 s its library gave the connection up (1006)."""
+    turns, seen = 0, []
+
+    def slow_turn() -> None:
+        nonlocal turns
+        turns += 1
+        burn(0.03)
+        if len(seen) < 120:
+            asyncio.get_running_loop().call_soon(slow_turn)
+
+    def react(_endpoint: Scripted, _frame: str | bytes) -> None:
+        seen.append(turns)
+
+    async with serving(WebSocketLimits(), react) as (url, endpoints), connect(url) as client:
+        await first(endpoints)
+        slow_turn()
+        client.transport.write(b"".join(masked(b"x") for _ in range(120)))
+        await until(lambda: len(seen) == 120)
+    assert len(set(seen)) <= 60
+
+
+@pytest.mark.asyncio
+async def test_our_own_standstill_is_not_held_against_the_reader():
+    limits = WebSocketLimits(outbox_wait_s=0.2)
+    async with (
+        serving(limits) as (url, endpoints),
+        connect(url, compression=None, max_size=None) as client,
+    ):
+        outbox = (await first(endpoints)).outbox
+        outbox.send(b'"%s"' % (b"x" * 2_000_000))
+        outbox.send(b'"last"')
+        burn(0.3)
+        assert len(await client.recv()) == 2_000_002
+        assert await client.recv() == '"last"'
+
+
+def burn(seconds: float) -> None:
+    """The loop stands still for so long, on the clock that it has in these tests."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
 
 
 def masked(payload: bytes) -> bytes:
