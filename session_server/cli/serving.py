@@ -17,17 +17,21 @@ from session_server.runtime.models import require_models
 from session_server.runtime.offline import require_writable
 from session_server.runtime.own_certificate import names_of_this_machine
 from session_server.runtime.server import Server, serve as serve_until_told
+from session_server.runtime.workers.supervisor import Supervisor, serve as serve_with_workers
 
 
 def serve(options: argparse.Namespace) -> int:
     config = settings(options).config
     require_models(config)
-    run(serve_until_told(config, _announce))
+    if config.server.workers > 1:
+        run(serve_with_workers(config, _announce))
+    else:
+        run(serve_until_told(config, _announce))
     leave_without_stuck_threads()
     return 0
 
 
-async def _announce(server: Server) -> bool:
+async def _announce(server: Server | Supervisor) -> bool:
     assert server.address is not None
     console.print(f"[green]ready[/green]  {escape(server.address.ws)}")
     if server.config.server.web_client:
