@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadgen.cli.parser import parse
-from loadgen.cli.running import users_of
+from loadgen.cli.running import _load, calls_url, users_of
 from session_server.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -57,3 +57,45 @@ def test_a_trace_needs_a_simulation(tmp_path) -> None:
     )
     with pytest.raises(ConfigError, match="only a simulation can repeat a trace"):
         users("--workload", str(path))
+
+
+def load_of(*arguments: str):
+    return _load(parse(["run", "--speech", "nowhere", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--url", "ws://h:1", "--driver", "webrtc"], "--url 'ws://h:1': must be like http://"),
+        (["--url", "http://", "--driver", "webrtc"], "--url 'http://': must be like http://"),
+        (["--url", "ws://h:1", "--loss", "5%"], "--loss goes with --driver webrtc only"),
+        (["--url", "ws://h:1", "--jitter-ms", "0"], "--jitter-ms goes with --driver webrtc only"),
+        (["--url", "http://h:1", "--driver", "webrtc"], "speech folder nowhere"),
+    ],
+)
+def test_options_of_calls_are_named_when_they_are_wrong(arguments: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_of(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("url", "called"),
+    [
+        ("http://h:1", "http://h:1/v1/realtime/calls"),
+        ("https://h:1/v1/realtime", "https://h:1/v1/realtime/calls"),
+        ("http://h:1/other?a=b", "http://h:1/other?a=b"),
+    ],
+)
+def test_where_offers_go(url: str, called: str) -> None:
+    assert calls_url(url) == called
+    with_extension = calls_url(url, ["playback"])
+    assert with_extension == called + ("&" if "?" in called else "?") + "extensions=playback"
+
+
+def test_a_share_is_written_as_people_write_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("5%", "0.05", " 5 % "):
+        assert parse(["run", "--url", "http://h", "--loss", text]).loss == 0.05
+    for text, said in (("105%", "not within 0 and 1"), ("some", "not a share like 5% or 0.05")):
+        with pytest.raises(SystemExit):
+            parse(["run", "--url", "http://h", "--loss", text])
+        assert said in capsys.readouterr().err
