@@ -83,7 +83,7 @@ export class Client {
     }, this.microphone, this.sink);
     this.connection = mine;
     const live = this.microphone.track?.readyState === 'live';
-    await Promise.all([live ? null : this.microphone.open(settings), mine.prepare()]);
+    await Promise.all([live ? null : this.microphone.open(settings), mine.prepare(key)]);
     this.conversation.inputStart = await mine.open({ key, session: sessionOf(settings) });
     return mine;
   }

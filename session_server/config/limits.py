@@ -120,6 +120,7 @@ def check(config: Config, where: Where) -> None:
         if problem:
             raise ConfigError(f"{text}: {problem} ({where(text)})")
     _tls(config, where)
+    _turn(config, where)
 
 
 def bounds_of(key: str) -> tuple[float, float]:
@@ -146,6 +147,19 @@ def _tls(config: Config, where: Where) -> None:
     else:
         return
     raise ConfigError(f"{key}: {problem} ({where(key)})")
+
+
+def _turn(config: Config, where: Where) -> None:
+    """Browsers take no TURN server without both."""
+    webrtc = config.webrtc
+    if not any(url.startswith(("turn:", "turns:")) for url in webrtc.ice_servers):
+        return
+    for key, value in (
+        ("webrtc.turn_username", webrtc.turn_username),
+        ("webrtc.turn_credential", webrtc.turn_credential),
+    ):
+        if not value:
+            raise ConfigError(f"{key}: is needed for the turn: servers ({where(key)})")
 
 
 def _not_empty(value: object) -> str | None:

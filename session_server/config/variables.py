@@ -15,6 +15,7 @@ KNOWN = frozenset(
     {
         "SESSION_SERVER_MODELS",
         "SESSION_SERVER_TEST_DATA",
+        "SESSION_SERVER_TEST_ARTEFACTS",
         "SESSION_SERVER_SOAK",
         "SESSION_SERVER_SPEECH",
     }

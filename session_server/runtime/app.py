@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from session_server.config import Config
+from session_server.runtime import ice_routes
 from session_server.runtime.call_routes import CallRoutes
 from session_server.runtime.http_errors import allow_origins, errors_as_json, preflight
 from session_server.runtime.realtime_routes import RealtimeRoutes
@@ -88,6 +89,7 @@ def build_app(
         router.add_post(path, realtime.mint)
     if calls is not None:
         calls.add_to(router)
+        router.add_get(ice_routes.PATH, ice_routes.IceRoute(realtime).answer)
     router.add_route("OPTIONS", "/{_:(?:v1/)?realtime(?:/.*)?}", preflight)
     router.add_get("/healthz", pages.healthz)
     router.add_get("/readyz", pages.readyz)

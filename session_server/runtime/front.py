@@ -160,7 +160,7 @@ class Front:
         if self.calls is not None:
             await self.calls.close()
         if self._runner is not None:
-            await self._runner.cleanup()
+            await _clean_up(self._runner)
             self._runner = None
         if self._record is not None:
             self._record.close()
@@ -234,3 +234,14 @@ class Front:
         self._metrics.count("event_loop_lag_seconds", value=seconds)
         if seconds * 1000 >= self._config.observability.loop_lag_ms:
             _log.warning("the event loop stood still for %.0f ms", seconds * 1000)
+
+
+async def _clean_up(runner: web.AppRunner) -> None:
+    """Close what the runner holds, at once: closing TLS, it would wait for each peer's farewell long after we are gone."""
+    served = [] if runner.server is None else runner.server.connections
+    transports = [connection.transport for connection in served]
+    await runner.cleanup()
+    for transport in transports:
+        if transport is not None:
+            transport.abort()
+    await asyncio.sleep(0)  # an aborted transport lets its socket go in the next round of the loop

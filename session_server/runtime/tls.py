@@ -17,6 +17,8 @@ from session_server.config import Config
 from session_server.errors import ConfigError
 from session_server.runtime.own_certificate import certificate_file, own_certificate
 
+_CERTIFICATE, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
@@ -70,15 +72,21 @@ def _tls(certificate: Path, key: Path | None, *, self_signed: bool, new: bool = 
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     pem = _read(certificate, "server.tls_cert")
-    if key is not None:
-        _read(key, "server.tls_key")
+    private = pem if key is None else _read(key, "server.tls_key")
+    at = "server.tls_cert" if key is None else "server.tls_key"
+    if _CERTIFICATE not in pem:
+        raise ConfigError(f"server.tls_cert: {certificate}: there is no certificate in it (PEM)")
+    if "PRIVATE KEY-----" not in private:
+        hint = "" if key is not None else "; server.tls_key names another file"
+        raise ConfigError(f"{at}: {key or certificate}: there is no key in it (PEM){hint}")
     try:
         # an empty password: a key that has one is refused here instead of asked for on the terminal
         context.load_cert_chain(certificate, key, password="")
         der = ssl.PEM_cert_to_DER_cert(_first_certificate(pem))
     except (ssl.SSLError, ValueError) as error:
-        at = "server.tls_cert" if key is None else "server.tls_key"
-        raise ConfigError(f"{at}: {key or certificate} cannot be used: {_why(error)}") from None
+        protected = "ENCRYPTED" in private
+        why = "the key is protected by a password" if protected else _why(error)
+        raise ConfigError(f"{at}: {key or certificate} cannot be used: {why}") from None
     digest = hashlib.sha256(der).hexdigest().upper()
     pairs = ":".join(digest[k : k + 2] for k in range(0, len(digest), 2))
     return Tls(context, certificate, pairs, self_signed, new)
@@ -92,21 +100,10 @@ def _read(file: Path, key: str) -> str:
 
 
 def _first_certificate(pem: str) -> str:
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    _, found, rest = pem.partition(begin)
-    if not found:
-        raise ValueError("there is no certificate in it")
-    return f"{begin}{rest.partition(end)[0]}{end}\n"
+    return f"{_CERTIFICATE}{pem.partition(_CERTIFICATE)[2].partition(_END)[0]}{_END}\n"
 
 
 def _why(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    texts = {
-        "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
-        "BAD_DECRYPT": "the key is protected by a password",
-        "PEM_LIB": "it is not PEM, or the key is missing in it (server.tls_key names it)",
-        "NO_START_LINE": "it is not PEM",
-    }
-    if isinstance(reason, str):
-        return texts.get(reason, reason.lower().replace("_", " "))
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
     return getattr(error, "strerror", None) or str(error)

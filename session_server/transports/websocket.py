@@ -279,7 +279,9 @@ async def _read(
 
 
 def _tune(transport: asyncio.Transport, limits: WebSocketLimits) -> None:
-    transport.set_write_buffer_limits(high=0)
+    # a TLS transport pauses at the limit, not above it: with 0 it would pause when nothing waits, and nothing would wake it
+    tls = transport.get_extra_info("sslcontext") is not None
+    transport.set_write_buffer_limits(high=int(tls), low=0)
     raw: socket.socket | None = transport.get_extra_info("socket")
     if raw is None:
         return

@@ -20,7 +20,7 @@ class Meter extends AudioWorkletProcessor {
     outputs[0].forEach((out, channel) => out.set(inputs[0][channel] ?? input ?? this.silence));
     if (++this.blocks % 4 === 0) {
       const level = this.count === 0 ? 0 : Math.sqrt(this.sum / this.count);
-      this.port.postMessage({ level, began: this.began, lastLoud: this.lastLoud });
+      this.port.postMessage({ level, began: this.began, lastLoud: this.lastLoud, at: currentTime });
       this.sum = this.count = 0;
       this.began = null;
     }

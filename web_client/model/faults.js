@@ -23,7 +23,7 @@ export const TEXTS = {
   ],
   insecure: [
     'The browser gives no microphone to this address.',
-    'Microphones need a secure address: open this page as https://…, or on the server’s own machine as http://localhost.',
+    'Microphones need a secure address: https://… (the server has the option --tls-self-signed), or http://localhost on the server’s own machine.',
   ],
   unsupported: ['This browser cannot do that.', 'A current Chrome, Edge, Firefox or Safari is needed.'],
   full: ['The server is full.', 'All places are taken. Wait a moment, then connect again.'],

@@ -6,6 +6,7 @@
 import { latencyMs, pageTime, runningContext } from '../audio/context.js';
 import { Fault, closeFault, httpFault } from '../model/faults.js';
 import { MuteGate, reached } from '../model/mute_gate.js';
+import { iceServers } from './ice_servers.js';
 
 const GATHER_MS = 2000;
 const CONNECT_MS = 12000;
@@ -14,6 +15,7 @@ const STATS_MS = 1000;
 const PATIENCE_MS = 4000; // "disconnected" may heal
 const RTP_AHEAD_MS = 30; // getSynchronizationSources reads 20 to 40 ms ahead of the ear (Chromium, measured)
 const LEAST_GAP_MS = 20;
+const SILENT_MS = 4000; // the server's RTP never stops: without any, it is gone, long before ICE says so
 
 export class WebRtcConnection {
   /** `events`: as of WebSocketConnection, and partOf(responseId) -> { itemId, contentIndex } or null; `sink`: an audio element. */
@@ -25,20 +27,25 @@ export class WebRtcConnection {
     this.current = null; // { id, from: RTP timestamp or null, heard }
     this.lastAck = 0;
     this.concealed = 0;
+    this.packets = { count: -1, at: 0 };
     this.over = false;
   }
 
   /** What takes time and needs no microphone. */
-  async prepare() {
+  async prepare(key) {
     if (typeof RTCPeerConnection === 'undefined') throw new Fault('unsupported', 'WebRTC');
-    this.context = await runningContext(['meter_worklet.js']);
-    if (this.over) await this.context.close();
+    const [context, servers] = await Promise.allSettled([runningContext(['meter_worklet.js']), iceServers(key)]);
+    this.context = context.value;
+    if (this.over) await this.context?.close();
+    const failed = [context, servers].find(({ status }) => status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+    this.servers = servers.value;
   }
 
   /** Returns when the first sample of the microphone counts, by the page's clock. */
   async open({ key, session }) {
     if (this.over) throw new Fault('lost');
-    this.peer = new RTCPeerConnection({ iceServers: [] });
+    this.peer = new RTCPeerConnection({ iceServers: this.servers });
     this.channel = this.peer.createDataChannel('oai-events');
     this.channel.onmessage = ({ data }) => this.take(JSON.parse(data));
     this.sender = this.peer.addTransceiver(this.microphone.track, {
@@ -66,7 +73,7 @@ export class WebRtcConnection {
     const headers = key === '' ? {} : { Authorization: `Bearer ${key}` };
     let response;
     try {
-      response = await fetch('/v1/realtime/calls', { method: 'POST', headers, body: form });
+      response = await fetch('/v1/realtime/calls', { method: 'POST', headers, body: form, signal: AbortSignal.timeout(CONNECT_MS) });
     } catch (error) {
       throw new Fault('unreachable', error.message);
     }
@@ -160,11 +167,19 @@ export class WebRtcConnection {
     if (this.over) return;
     for (const entry of (await this.peer.getStats()).values()) {
       if (entry.type !== 'inbound-rtp' || entry.kind !== 'audio') continue;
+      this.expectMore(entry.packetsReceived);
       const audible = (entry.concealedSamples ?? 0) - (entry.silentConcealedSamples ?? 0);
       const ms = (audible - this.concealed) / 48;
       this.concealed = audible;
       if (ms >= LEAST_GAP_MS && this.current?.heard) this.events.onGap(this.current.id, ms);
     }
+  }
+
+  /** Notice a server that went away without a word. */
+  expectMore(count) {
+    const now = performance.now();
+    if (count !== this.packets.count) this.packets = { count, at: now };
+    else if (now - this.packets.at >= SILENT_MS) this.finish(closeFault(0, 'nothing comes from the server any more'));
   }
 
   watch() {

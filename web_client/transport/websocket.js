@@ -9,6 +9,8 @@ import { PlaybackReports, keyOf } from '../model/playback_reports.js';
 const RATE = 24000;
 const OPEN_MS = 8000;
 const NORMAL = 1000;
+const ASK_MS = 3000; // a socket does not say that nothing gets through any more: ask the server by HTTP
+const ANSWER_MS = 4000;
 
 export class WebSocketConnection {
   /** `events`: onEvent(event), onSent(event), onClosed(fault or null), onHeard(responseId, at), onGap(responseId, ms), onVoice(rms). */
@@ -38,6 +40,7 @@ export class WebSocketConnection {
     await this.dial(key);
     this.microphone.onPcm = (pcm) => this.send({ type: 'input_audio_buffer.append', audio: encode(pcm) });
     this.microphone.send(true);
+    this.asking = setInterval(() => this.ask(), ASK_MS);
     return performance.now();
   }
 
@@ -58,6 +61,15 @@ export class WebSocketConnection {
     }
     this.socket.onmessage = ({ data }) => this.take(JSON.parse(data));
     this.socket.onclose = ({ code, reason }) => this.finish(code === NORMAL ? null : closeFault(code, reason));
+  }
+
+  /** Notice a server that went away without a word. */
+  async ask() {
+    try {
+      await fetch('/healthz', { cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MS) });
+    } catch {
+      this.finish(closeFault(0, 'nothing comes from the server any more'));
+    }
   }
 
   take(event) {
@@ -106,6 +118,8 @@ export class WebSocketConnection {
   finish(fault) {
     if (this.over) return;
     this.over = true;
+    clearInterval(this.asking);
+    this.socket?.close();
     this.microphone.onPcm = null;
     this.microphone.send(false);
     this.context?.close();

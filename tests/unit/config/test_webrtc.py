@@ -12,11 +12,13 @@ from session_server.errors import ConfigError
 pytestmark = pytest.mark.unit
 
 SIM = Path("configs/sim.yaml")
+TURN = {"webrtc.turn_username": "user", "webrtc.turn_credential": "pass"}
 
 
 def test_servers_and_limits_are_read():
     servers = ["stun:a:3478", "turn:b:3478?transport=udp"]
-    config = load(SIM, flags={"webrtc.ice_servers": servers, "webrtc.silence_s": 2}).config
+    flags = {"webrtc.ice_servers": servers, "webrtc.silence_s": 2, **TURN}
+    config = load(SIM, flags=flags).config
     assert config.webrtc.ice_servers == tuple(servers)
     assert config.webrtc.silence_s == 2.0
 
@@ -44,3 +46,11 @@ def test_the_credential_is_never_shown():
     assert "5" not in str(caught.value).replace("webrtc.turn_credential", "")
     loaded = load(SIM, flags={"webrtc.turn_credential": "very-secret"})
     assert "very-secret" not in "\n".join(str(setting.value) for setting in loaded.settings())
+
+
+@pytest.mark.parametrize("lacking", sorted(TURN))
+def test_a_turn_server_that_no_browser_would_take_is_refused_by_name(lacking: str):
+    flags = {**TURN, lacking: None, "webrtc.ice_servers": ["turn:b:3478"]}
+    with pytest.raises(ConfigError, match=rf"{lacking}: is needed for the turn: servers"):
+        load(SIM, flags=flags)
+    load(SIM, flags={**flags, "webrtc.ice_servers": ["stun:b:3478"]})

@@ -1,0 +1,91 @@
+"""A page that stays open does not grow: over thousands of turns, over many connections, and (soak) over minutes of talk.
+
+The short forms run always. The long one talks for `SESSION_SERVER_SOAK` seconds (300 where it is no number) on each transport:
+`SESSION_SERVER_SOAK=300 pytest -m soak tests/integration/web_client`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.integration.web_client.conftest import (
+    OPEN,
+    TRANSPORTS,
+    Opener,
+    ServerInAThread,
+    serving,
+    state,
+)
+from tests.integration.web_client.growth import BOUNDS, FILL, KEPT, holdings
+
+_SOAK = os.environ.get("SESSION_SERVER_SOAK", "")
+MINUTES_S = float(_SOAK) if _SOAK.isdigit() else 300.0
+
+
+@pytest.mark.integration
+def test_thousands_of_turns_do_not_fill_the_page(running: ServerInAThread, open_page: Opener):
+    page = open_page(running.url, "websocket")
+    page.locator("#log-panel > summary").click()
+    page.evaluate(FILL, 450)
+    full = holdings(page)
+    page.evaluate(FILL, 450)
+    later = holdings(page)
+    kept = page.evaluate(KEPT)
+    assert all(kept[name] <= BOUNDS[name] for name in BOUNDS), kept
+    assert (kept["lines"], kept["turns"]) == (400, 200), "it was full"
+    assert later.nodes <= full.nodes * 1.02 + 50, (str(full), str(later))
+    assert later.listeners <= full.listeners * 1.02 + 20, (str(full), str(later))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_connections_leave_nothing_in_the_page(
+    running: ServerInAThread, open_page: Opener, transport: str
+):
+    page = open_page(running.url, transport)
+
+    def connect_and_leave(times: int) -> None:
+        for _ in range(times):
+            page.click("#connect")
+            state(page, *OPEN)
+            page.click("#connect")
+            state(page, "idle")
+
+    connect_and_leave(2)
+    before = holdings(page)
+    connect_and_leave(4)
+    after = holdings(page)
+    assert after.audio_nodes <= before.audio_nodes, (str(before), str(after))
+    assert after.peers <= before.peers, (str(before), str(after))
+    assert after.listeners <= before.listeners + 8, (str(before), str(after))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2 * MINUTES_S + 300)
+@pytest.mark.skipif(not _SOAK, reason="SESSION_SERVER_SOAK is not set")
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_minutes_of_talk_do_not_fill_the_page(open_page: Opener, transport: str):
+    with serving(core__max_session_ms=0) as server:
+        page = open_page(server.url, transport)
+        page.evaluate(FILL, 450)
+        page.click("#connect")
+        state(page, *OPEN)
+        seen = []
+        for part in range(7):  # the first is for warming up
+            until = time.monotonic() + MINUTES_S / 6
+            while part and time.monotonic() < until:
+                page.wait_for_timeout(1000)
+            seen.append(holdings(page))
+            print(f"{transport} {part * MINUTES_S / 6:.0f} s: {seen[-1]}")
+        state(page, *OPEN)
+        turns = page.evaluate(KEPT)
+        page.click("#connect")
+    first, last = seen[1], seen[-1]
+    assert turns["lines"] == BOUNDS["lines"]
+    assert last.heap <= first.heap * 1.1 + 1e6
+    assert last.nodes <= first.nodes * 1.05 + 100
+    assert last.listeners <= first.listeners * 1.05 + 20
+    assert last.audio_nodes <= first.audio_nodes
