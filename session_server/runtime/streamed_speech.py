@@ -160,6 +160,7 @@ class StreamedSpeechPath:
             self._gathered * self._unit_ns,
             room_ns=self._unit_ns,
             ahead_ns=self._lead.ns if self._lead is not None else None,
+            by_frames=True,
             units=self.frames.free,
             unit_ns=self._unit_ns,
             started=self._talker.is_started(self._key),

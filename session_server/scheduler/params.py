@@ -51,6 +51,8 @@ class SchedulerParams:
     prefill_batch: int = 1
     first_audio_s: float = 1.0
     nearly_dry_s: float = 0.4
+    begin_lead_s: float = 0.0
+    late_lead_s: float = 0.0
     pressing_s: float = 0.2
     urgent_share: float = 0.25
     prefill_rule: bool = True
@@ -118,6 +120,14 @@ class SchedulerParams:
     @property
     def nearly_dry_ns(self) -> int:
         return int(self.nearly_dry_s * NS_PER_S)
+
+    @property
+    def begin_lead_ns(self) -> int:
+        return int(self.begin_lead_s * NS_PER_S)
+
+    @property
+    def late_lead_ns(self) -> int:
+        return int(self.late_lead_s * NS_PER_S)
 
     @property
     def safe_lead_ns(self) -> int:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.work import WorkItem
+from session_server.scheduler.work import Kind, WorkItem
 
 Entry = tuple[int, int, WorkItem]
 """(order, serial, item). Serials differ, so entries compare without looking at the item."""
@@ -126,8 +126,17 @@ Bands = dict[int, Band]
 """Band number -> items; absent bands are empty."""
 
 
+REAL_AGES = tuple(kind < Kind.PARTIAL for kind in Kind)
+"""By kind: all but partial recognitions and drafts, which are dropped or adopted instead."""
+
+
 class Policy(Protocol):
     """Who goes next at one stage."""
+
+    @property
+    def ages(self) -> tuple[bool, ...]:
+        """By kind: whether the item that has been ready longest goes first now and then."""
+        ...
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         """(band, order inside it), independent of the time."""

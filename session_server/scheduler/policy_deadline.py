@@ -3,13 +3,21 @@
 Starving  first audio overdue by `starve_ns` and more: before everything, so that nobody waits for ever
 Tier 0    playing and nearly dry: keeps overload from ruining those already served
 Tier 1    all that can still be met, least slack first
-Tier 2    first audio past its due time: what cannot be in time any more must not make others late. At the talker one
-          in a step: many that begin at once when there is room would make everybody nearly dry
+Tier 2    first audio that cannot be in time any more: it must not make others late. At the talker one in a step: many that
+          begin at once when there is room would make everybody nearly dry
 Tier 3    playing with comfortable slack (longer than any first answer may take)
 Below them partial recognitions by due time, then drafts by arrival.
 
+A stage is *behind* when more is ready than a batch holds; then what goes first decides who loses. Loss is concentrated:
+* At the talker, where speech begins, listeners come first until they have `begin_lead_s` (for less, chunks are small and cost
+  the vocoder more than it has), then answers in time, then listeners until `late_lead_s`, then one late answer, then the other
+  listeners, and hopeless answers get what is left: each that began would make one that is in time hopeless. So as long as there
+  is too much, some wait, `starve_s` at most, and all others are whole.
+* First audio is in time while its whole way down, by the estimates, is: one that cannot be would only make the next one late.
+* At the last stage, where work is done already, late first audio goes before comfortable listeners, hopeless after them.
+
 A larger batch is a longer step for everyone in it. So while anyone is pressed (nearly dry, or awaited with hardly any slack),
-what can wait (comfortable slack, drafts) gets at most a share of the batch; it is served when nobody is.
+what can wait (comfortable slack, drafts) gets at most a share of a batch that is not full; it is served when nobody is.
 
 Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands still.
 """
@@ -20,7 +28,7 @@ import itertools
 from collections.abc import Iterator
 
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
@@ -32,7 +40,8 @@ class DeadlinePolicy:
     """`last`: the stage whose results are heard. `entry`: the stage that speech begins at.
 
     Thresholds come from the parameters: `nearly_dry_s`, `first_audio_s` (comfortable), `pressing_s`, `urgent_share`,
-    `starve_s`, `late_rule`."""
+    `starve_s`, `late_rule`, and the leads at which answers begin. First audio has `starve_s` as its bound: it does not age,
+    since in overload whoever has waited longest is the one whom it helps least."""
 
     def __init__(self, params: SchedulerParams, last: bool = False, entry: bool = False) -> None:
         self._nearly_dry_ns = params.pressing_ns // 4 if last else params.nearly_dry_ns
@@ -42,8 +51,18 @@ class DeadlinePolicy:
         self._pressing_ns = params.pressing_ns
         self._share = params.urgent_share
         self._starve_ns = params.starve_ns
-        self._limit_ns = _HOPELESS * params.first_audio_ns
-        self._late_rule = params.late_rule and not last
+        self._tried_ns = params.first_audio_ns // 2
+        self._limit_ns = _HOPELESS * params.first_audio_ns + self._tried_ns
+        self._late_rule = params.late_rule
+        begin = params.begin_lead_ns if entry else 0
+        if last and params.late_rule:
+            begin = 3 * params.pressing_ns // 4
+        self._begin_ns = max(self._nearly_dry_ns, begin)
+        self._late_lead_ns = max(self._comfortable_ns, self._begin_ns, params.late_lead_ns)
+        self.ages = tuple(
+            ages and not (kind is Kind.FIRST_AUDIO and params.late_rule)
+            for kind, ages in zip(Kind, REAL_AGES, strict=True)
+        )
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         match item.kind:
@@ -52,17 +71,20 @@ class DeadlinePolicy:
             case Kind.FINAL:
                 return (_FINAL, item.latest_ns)
             case Kind.FIRST_AUDIO:
-                return (_FIRST, item.due_ns)
+                return (_FIRST, item.latest_ns)
             case Kind.PARTIAL:
                 return (_PARTIAL, item.due_ns)
             case Kind.DRAFT:
                 return (_DRAFT, item.arrived_ns)
 
     def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        press, nearly_dry = now + self._pressing_ns, now + self._nearly_dry_ns
-        comfortable = now + self._comfortable_ns
-        starving, late = now - self._starve_ns, now - self._limit_ns
-        pressed = False
+        behind = sum(map(len, bands.values())) >= room
+        pressed, press = False, now + self._pressing_ns
+        keep = self._begin_ns if behind else self._nearly_dry_ns
+        nearly_dry, comfortable = now + keep, now + max(keep, self._comfortable_ns)
+        starving = now - self._starve_ns
+        late_rule = self._late_rule and (behind or not self._last)
+        in_time = starving if not late_rule else now if behind else now - self._tried_ns
         yield from items(bands, _FIRST, high=starving)
         dry = items(bands, _PLAYING, high=nearly_dry, most=room)
         first = next(dry, None)  # has the least slack of them
@@ -70,7 +92,7 @@ class DeadlinePolicy:
             pressed = first.latest_ns < press
             yield first
             yield from dry
-        awaited = items(bands, _FIRST, now if self._late_rule else starving)
+        awaited = items(bands, _FIRST, in_time)
         first = next(awaited, None)
         if first is not None:
             pressed = pressed or first.latest_ns < press
@@ -78,21 +100,29 @@ class DeadlinePolicy:
         awaited = _merged(items(bands, _FINAL), awaited)
         soon = items(bands, _PLAYING, nearly_dry, comfortable, room)
         yield from itertools.chain(awaited, soon) if self._last else _merged(awaited, soon)
-        if self._late_rule:
-            overdue = itertools.chain(
-                items(bands, _FIRST, late, now), items(bands, _FIRST, starving, late)
-            )
-            yield from itertools.islice(overdue, 1) if self._entry else overdue
-        behind = sum(map(len, bands.values())) >= room
+        hopeless: Iterator[WorkItem] = iter(())
+        if late_rule:
+            limit = now - self._limit_ns
+            late = items(bands, _FIRST, limit, in_time)
+            hopeless = items(bands, _FIRST, starving, limit)
+            if self._entry and behind:
+                enough = now + self._late_lead_ns
+                yield from items(bands, _PLAYING, comfortable, enough, room)
+                comfortable = enough
+            elif not behind or not self._last:
+                late, hopeless = itertools.chain(late, hopeless), iter(())
+            yield from itertools.islice(late, 1) if self._entry else late
         spare = int(room * self._share) if pressed and not behind else room
         relaxed = itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare)
         if not bands.get(_DRAFT):
             yield from relaxed
+            yield from hopeless
             yield from items(bands, _PARTIAL)
             return
         for item in relaxed:
             spare -= 1
             yield item
+        yield from hopeless
         yield from items(bands, _PARTIAL)
         yield from itertools.islice(items(bands, _DRAFT), spare)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from session_server.scheduler.policy import Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
 _REAL, _DRAFT = 0, 1
@@ -16,6 +16,8 @@ _REAL, _DRAFT = 0, 1
 
 class FcfsPolicy:
     """First come, first served."""
+
+    ages = REAL_AGES
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         return (_DRAFT if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, items
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
@@ -40,6 +40,8 @@ class Memory(Protocol):
 
 class LiveservePolicy:
     """`memory` None: nobody counts any."""
+
+    ages = REAL_AGES
 
     def __init__(
         self,

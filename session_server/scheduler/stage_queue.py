@@ -4,8 +4,8 @@ Invariants: at most one item per key; an item that the lead cap holds back sleep
 nothing meanwhile; a batch holds at most `max_batch` items, needs no more slots than are free, and reads at most
 `prefill_batch` prompts. A decision walks only as far as it fills the batch.
 
-No session starves: every `_AGING`-th decision begins with the item that has been ready longest, drafts and partial
-recognitions apart (they are dropped or adopted instead).
+No session starves: every `_AGING`-th decision begins with the item that has been ready longest, of those kinds for which the
+policy has no bound of its own.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class StageQueue:
         self.max_batch = max_batch
         self.starved = False
         self._policy = policy
+        self._aging = policy.ages
         self._prefill_batch = prefill_batch
         self._nearly_dry_ns = nearly_dry_ns
         self._chunks = chunks
@@ -147,7 +148,7 @@ class StageQueue:
         found = self._bands.get(band)
         if found is None:
             found = self._bands[band] = Band(self._doors)
-        if not since and item.kind < Kind.PARTIAL:
+        if not since and self._aging[item.kind]:
             since = self._serial
             self._ready.append((since, item.key))
         self._places[item.key] = (found.add(entry), entry, since)

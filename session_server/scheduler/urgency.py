@@ -7,8 +7,8 @@ before first audio the deadline is the turn's end plus the first-audio objective
 
 from __future__ import annotations
 
-from session_server.media import Value
-from session_server.scheduler.params import SchedulerParams
+from session_server.media import NS_PER_S, Value
+from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
 
@@ -16,13 +16,15 @@ from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
 class Step(Value, frozen=True):
     """The step that a stage could do next. `path_ns`: estimated time through this stage and all below;
     `below_ns`: speech already made below it; `room_ns`: what the step will at least add to the lead;
-    `ahead_ns`: how far ahead of the listener it may be made (None: up to the lead cap)."""
+    `ahead_ns`: how far ahead of the listener it may be made (None: up to the lead cap); `by_frames`: speech is made frame by
+    frame, so a first chunk is a part of what its job makes."""
 
     key: WorkKey
     path_ns: int
     below_ns: int = 0
     room_ns: int = 0
     ahead_ns: int | None = None
+    by_frames: bool = False
     units: int = 1
     unit_ns: int = 0
     opening: bool = False
@@ -44,6 +46,8 @@ class ResponseUrgency:
         self.draft = draft
         self._params = params
         self._arrived_ns = arrived_ns
+        self._first_ns = int(params.chunk_ladder_s[0] * NS_PER_S)
+        self._follows = params.policy is PolicyName.DEADLINE
         self._base_ns = turn_end_ns if turn_end_ns is not None else arrived_ns
 
     def adopt(self, turn_end_ns: int | None, now: int) -> None:
@@ -78,12 +82,19 @@ class ResponseUrgency:
             return None
         elif kind is Kind.FIRST_AUDIO:
             due = self._base_ns + self._params.first_audio_ns - self._params.transport_ns
+            if step.by_frames and self._follows and step.below_ns >= self._first_ns:
+                # the awaited chunk is on its way, however long it takes: this is what follows it
+                kind, dry = Kind.PLAYING, max(due, now)
+                cap = dry + step.below_ns - self._ahead_ns(step)
+                due = dry + step.below_ns
         else:
             dry = playhead.dry_ns
             due = max(dry, now) + step.below_ns - self._params.transport_ns
-            ahead = self._params.lead_cap_ns if step.ahead_ns is None else step.ahead_ns
-            cap = dry + step.below_ns - ahead
+            cap = dry + step.below_ns - self._ahead_ns(step)
         return self._work(step, kind, due, dry, cap)
+
+    def _ahead_ns(self, step: Step) -> int:
+        return self._params.lead_cap_ns if step.ahead_ns is None else step.ahead_ns
 
     def thought(self, step: Step, now: int) -> WorkItem | None:
         """As `item`, for the thinker: its bound is the text ahead of the talker, not audio."""

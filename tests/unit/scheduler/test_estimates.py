@@ -9,7 +9,7 @@ from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmi
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel, bucket
 from session_server.scheduler.credits import Credits
-from session_server.scheduler.params import SchedulerParams
+from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 from session_server.scheduler.work import FOREVER_NS, Kind
@@ -177,6 +177,35 @@ def test_once_the_first_clause_is_on_its_way_the_rest_of_the_text_can_wait():
     assert (awaited.kind, awaited.slack_ns(0)) == (Kind.FIRST_AUDIO, 700 * MS)
     rest = urgency.thought(Step(KEY, path_ns=300 * MS, below_ns=2 * S), 0)
     assert (rest.kind, rest.slack_ns(0)) == (Kind.PLAYING, 2700 * MS)
+
+
+def test_what_follows_a_first_chunk_that_waits_does_not_keep_newcomers_from_the_talker():
+    """A vocoder that is slow held newcomers back at the talker as well: who waited there went on being awaited."""
+    params = SchedulerParams(transport_s=0.0, chunk_ladder_s=(0.3, 1.0))
+    urgency = ResponseUrgency(params, 0, 0, False, Playhead(RATE, audible=True))
+    key = ("s", "r", 0)
+
+    def step(below_ms, ahead=2 * S, **more):
+        made = Step(key, 100 * MS, below_ms * MS, ahead_ns=ahead, by_frames=True, **more)
+        return urgency.item(made, 0)
+
+    before = step(290)
+    assert (before.kind, before.due_ns, before.first) == (Kind.FIRST_AUDIO, 1 * S, True)
+    after = step(300)
+    assert (after.kind, after.due_ns, after.dry_ns) == (Kind.PLAYING, 1300 * MS, 1 * S)
+    assert not after.first
+    assert after.latest_ns == 1200 * MS
+    assert step(1000).not_before_ns == 0
+    assert step(1100).not_before_ns == 100 * MS, "it is heard from when it is due: that is its lead"
+    assert step(1100, ahead=None).not_before_ns == 100 * MS
+
+
+def test_only_the_deadline_policy_knows_what_follows_a_first_chunk():
+    urgency = ResponseUrgency(
+        SchedulerParams(policy=PolicyName.LIVESERVE), 0, 0, False, Playhead(RATE, audible=True)
+    )
+    made = Step(("s", "r", 0), 0, 1 * S, by_frames=True)
+    assert urgency.item(made, 0).kind is Kind.FIRST_AUDIO
 
 
 def test_text_answers_have_no_listener():

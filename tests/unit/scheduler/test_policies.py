@@ -115,8 +115,8 @@ def test_deadline_serves_tiers_then_least_slack():
         playing("dry", -0.1),
         item("first", Kind.FIRST_AUDIO, due=0.5),
         item("urgent first", Kind.FIRST_AUDIO, due=0.1),
-        item("missed", Kind.FIRST_AUDIO, due=-2.8),
-        item("hopeless", Kind.FIRST_AUDIO, due=-3.2),
+        item("missed", Kind.FIRST_AUDIO, due=-3.3),
+        item("hopeless", Kind.FIRST_AUDIO, due=-3.7),
         item("starving", Kind.FIRST_AUDIO, due=-30.5),
         item("final", Kind.FINAL, due=-5.0),
         item("partial", Kind.PARTIAL, due=-9.0),
@@ -137,7 +137,7 @@ def test_deadline_serves_tiers_then_least_slack():
 
 
 def test_those_who_missed_their_time_begin_to_speak_one_by_one():
-    work = [item(f"missed{i}", Kind.FIRST_AUDIO, due=-0.5 + i / 10) for i in range(4)]
+    work = [item(f"missed{i}", Kind.FIRST_AUDIO, due=-1.5 + i / 10) for i in range(4)]
     work += [item("hopeless", Kind.FIRST_AUDIO, due=-4.0)]
     talker = make_policy(SchedulerParams(), entry=True)
     assert order(talker, work) == ["missed0"]
@@ -145,15 +145,52 @@ def test_those_who_missed_their_time_begin_to_speak_one_by_one():
     assert len(order(by("deadline"), work)) == 5
 
 
+def crowd(policy, first, leads, batch=8):
+    """The first step of a talker that is behind: `first` by due time, and listeners by lead."""
+    work = [item(f"due{due}", Kind.FIRST_AUDIO, due=due) for due in first]
+    work += [playing(f"lead{lead}", lead) for lead in leads]
+    return order(policy, work, batch=batch)
+
+
+def test_in_overload_listeners_are_given_their_lead_before_anybody_begins():
+    params = SchedulerParams(begin_lead_s=1.0, late_lead_s=1.25, first_audio_s=0.5)
+    talker = make_policy(params, entry=True)
+    leads = (0.9, 1.1, 1.2, 1.3, 1.4)
+    want = ["lead0.9", "due0.2", "lead1.1", "lead1.2", "due-0.5", "lead1.3", "lead1.4", "due-2.0"]
+    assert crowd(talker, (0.2, -0.5, -2.0), leads) == want
+    assert crowd(talker, (0.2, -0.5, -2.0), leads, batch=2) == ["lead0.9", "due0.2"]
+
+
+def test_in_overload_one_late_answer_begins_in_a_step_and_the_hopeless_wait():
+    """Each of them would make one that is in time hopeless."""
+    talker = make_policy(SchedulerParams(begin_lead_s=1.0, first_audio_s=0.5), entry=True)
+    leads = [1.5 + i / 100 for i in range(8)]
+    chosen = crowd(talker, (-0.2, -0.3, -2.0, -3.0), leads)
+    assert [name for name in chosen if name.startswith("due")] == ["due-0.3"]
+
+
+def test_an_answer_that_cannot_be_in_time_does_not_make_the_next_one_late():
+    """Due in 0.2 s, and 0.3 s of work away."""
+    talker = make_policy(SchedulerParams(), entry=True)
+    work = [
+        item("cannot", Kind.FIRST_AUDIO, due=0.2, latest=-0.1),
+        item("can", Kind.FIRST_AUDIO, due=0.4, latest=0.1),
+        playing("listener", 0.9),
+    ]
+    assert order(talker, work, batch=1) == ["can"]
+    assert order(talker, work, batch=2) == ["can", "listener"]
+    assert order(talker, work, batch=4) == ["cannot", "can", "listener"]
+
+
 def test_without_the_rule_for_late_ones_first_audio_that_missed_its_time_goes_first():
-    work = [item("missed", Kind.FIRST_AUDIO, due=-0.2), item("first", Kind.FIRST_AUDIO, due=0.3)]
+    work = [item("missed", Kind.FIRST_AUDIO, due=-0.7), item("first", Kind.FIRST_AUDIO, due=0.3)]
     late_first = make_policy(SchedulerParams(late_rule=False))
     assert order(late_first, work) == ["missed", "first"]
     assert order(by("deadline"), work) == ["first", "missed"]
 
 
 def test_speech_that_is_made_is_delivered_by_slack_alone():
-    """At the last stage the work is done already: what is late goes first, there is nothing to be saved by waiting."""
+    """While all fits into a step, what is late goes first at the last stage: there is nothing to be saved by waiting."""
     work = [
         item("missed", Kind.FIRST_AUDIO, due=-0.2),
         item("first", Kind.FIRST_AUDIO, due=0.1),
@@ -161,7 +198,22 @@ def test_speech_that_is_made_is_delivered_by_slack_alone():
     ]
     last = make_policy(SchedulerParams(), last=True)
     assert order(last, work) == ["missed", "first", "nearly dry"]
-    assert order(by("deadline"), work) == ["nearly dry", "first", "missed"]
+    assert order(by("deadline"), work, batch=3) == ["nearly dry", "first", "missed"]
+
+
+def test_a_last_stage_that_is_behind_delivers_what_is_in_time_first_and_the_hopeless_last():
+    work = [
+        item("hopeless", Kind.FIRST_AUDIO, due=-4.5),
+        item("missed", Kind.FIRST_AUDIO, due=-0.2),
+        item("first", Kind.FIRST_AUDIO, due=0.3),
+        playing("dry", 0.12),
+        playing("soon", 0.9),
+        playing("comfortable", 1.5),
+    ]
+    last = make_policy(SchedulerParams(), last=True)
+    want = ["dry", "first", "soon", "missed", "comfortable", "hopeless"]
+    assert order(last, work, batch=6) == want
+    assert order(last, work, batch=2) == ["dry", "first"]
 
 
 def test_deadline_keeps_the_step_short_for_those_who_wait():

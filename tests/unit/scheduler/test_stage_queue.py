@@ -137,7 +137,7 @@ def test_nobody_starves_behind_a_stream_of_more_urgent_work(policy):
     patient = {
         PolicyName.FCFS: WorkItem(("p", "r", 0), Kind.PLAYING, 10**18, 0, 0),
         PolicyName.LIVESERVE: item("p", 9000, dry_ns=9000 * MS),
-        PolicyName.DEADLINE: item("p", -5000, Kind.FIRST_AUDIO),
+        PolicyName.DEADLINE: item("p", 9000),
     }[policy]
     stage.put(item("before", 100, dry_ns=100 * MS), 0)
     stage.put(patient, 0)
@@ -147,6 +147,15 @@ def test_nobody_starves_behind_a_stream_of_more_urgent_work(policy):
         served += names(stage.choose(0))
     assert "p" in served[-70:]
     assert served.count("p") == 1
+
+
+def test_in_overload_an_answer_that_came_too_late_does_not_come_up_by_its_age():
+    """Every 64th step would begin one that helps nobody, and one in time would wait for it. Its bound is `starve_s`."""
+    stage = StageQueue(make_policy(SchedulerParams(), entry=True), 1)
+    stage.put(item("hopeless", -5000, Kind.FIRST_AUDIO), 0)
+    for i in range(2 * 64):
+        stage.put(item(f"s{i}", 100), 0)
+        assert names(stage.choose(0)) == [f"s{i}"]
 
 
 def test_first_audio_that_starves_goes_before_everything_in_time():
@@ -215,6 +224,7 @@ def test_a_decision_looks_at_few_of_many_items():
     class Spy:
         def __init__(self, inner):
             self.inner = inner
+            self.ages = inner.ages
 
         def place(self, work):
             return self.inner.place(work)
