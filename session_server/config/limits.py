@@ -57,6 +57,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.prefill_batch": (1, 1000),
     "scheduler.first_audio_s": (0.01, 60),
     "scheduler.nearly_dry_s": (0, 60),
+    "scheduler.begin_lead_s": (0, 600),
+    "scheduler.late_lead_s": (0, 600),
     "scheduler.pressing_s": (0, 60),
     "scheduler.urgent_share": (0, 1),
     "scheduler.starve_s": (0.1, 3600),
