@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from engines.base import JobKey, Stage, StepResult
+from session_server.runtime.gives_way import GivesWay
 from session_server.runtime.residency_gate import StateGate
 from session_server.runtime.stage_worker import Call, Feed, Release, Start
 from session_server.runtime.state_calls import ExportState, ImportState, StateCall
@@ -28,32 +28,25 @@ class JobOwner(Protocol):
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None: ...
 
 
-@runtime_checkable
-class GivesWay(Protocol):
-    """An owner of speculative work, which gives up a slot that a turn needs."""
-
-    def give_way(self, key: JobKey) -> bool:
-        """End the job, if it is speculative; whether it was."""
-        ...
-
-
 class Phase(enum.Enum):
     NEW = enum.auto()
     STARTING = enum.auto()
     STARTED = enum.auto()
 
 
-@dataclass(slots=True)
 class Job:
     """`feeds` came before the engine knew the job; the first `sent` of them went with its start."""
 
-    key: JobKey
-    owner: JobOwner
-    job: object
-    phase: Phase = Phase.NEW
-    feeds: list[tuple[object, bool]] = field(default_factory=list)
-    sent: int = 0
-    idle_steps: int = 0
+    __slots__ = ("feeds", "idle_steps", "job", "key", "owner", "phase", "sent")
+
+    def __init__(self, key: JobKey, owner: JobOwner, job: object) -> None:
+        self.key = key
+        self.owner = owner
+        self.job = job
+        self.phase = Phase.NEW
+        self.feeds: list[tuple[object, bool]] = []
+        self.sent = 0
+        self.idle_steps = 0
 
 
 class JobTable:

@@ -61,7 +61,8 @@ class VirtualLoop:
     def call_soon(self, callback: Callable[..., object], /, *args: object) -> None:
         self._soon.append((callback, args))
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: object) -> None:
+        self._soon.append((callback, args))
 
     def call_later(self, delay: float, callback: Callable[..., object], /, *args: object) -> Alarm:
         return self.at(self.time + max(0, round(delay * NS_PER_S)), callback, *args)
