@@ -27,7 +27,7 @@ import yaml
 
 from loadgen.driver_webrtc import RtcDriver
 from loadgen.driving import Load
-from loadgen.interleave import Arm, served
+from loadgen.interleave import Arm, arm_of, served
 from loadgen.measure import percentile
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, synthesised
@@ -78,7 +78,9 @@ def cores() -> tuple[set[int], set[int]]:
 
 
 @contextlib.contextmanager
-def server_of(point: Point, own: set[int], ours: set[int]) -> Iterator[str]:
+def server_of(
+    point: Point, settings: tuple[tuple[str, str], ...], own: set[int], ours: set[int]
+) -> Iterator[str]:
     """A server of the point's settings on its core; its URL."""
     config = yaml.safe_load((ROOT / "configs/sim.yaml").read_text())
     config["graph"]["stages"]["thinker"]["options"] = {
@@ -93,7 +95,7 @@ def server_of(point: Point, own: set[int], ours: set[int]) -> Iterator[str]:
         path = Path(folder) / "config.yaml"
         path.write_text(yaml.safe_dump(config))
         os.sched_setaffinity(0, own)  # what is begun now inherits it
-        with served(Arm(point.path, ()), path) as url:
+        with served(Arm(point.path, settings), path) as url:
             os.sched_setaffinity(0, ours)
             yield url
 
@@ -182,13 +184,22 @@ def medians(found: Sequence[Found], name: str) -> dict[Point, float]:
 def verdict(found: Sequence[Found]) -> dict[str, object]:
     """CPU of every path at the compared number, ratios round by round, and the most calls that a path holds."""
     late = medians(found, "late_p99_ms")
+    cpu = medians(found, "cpu_ms")
     held = {}
     for path in dict.fromkeys(point.path for point in late):
-        counts = sorted(point.calls for point in late if point.path == path)
         own = {p.calls: late[p] for p in late if p.path == path and p.vad == found[0].point.vad}
-        good = [n for n in counts if all(own[m] <= BAR_MS for m in own if m <= n)]
+        good = [n for n in own if all(own[m] <= BAR_MS for m in own if m <= n)]
         held[path] = max(good, default=0)
-    return {"calls_at_bar": held, "ratios": _ratios(found)}
+    return {
+        "calls_at_bar": held,
+        "cpu_ms_per_s_each": {name_of(point): value for point, value in cpu.items()},
+        "late_p99_ms": {name_of(point): value for point, value in late.items()},
+        "ratios": _ratios(found),
+    }
+
+
+def name_of(point: Point) -> str:
+    return f"{point.path} {point.vad} {point.calls}"
 
 
 def _ratios(found: Sequence[Found]) -> dict[str, dict[str, object]]:
@@ -230,6 +241,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--vad", type=words, default=["webrtc"], help="voice detectors to compare with; the first climbs (default: webrtc)")  # fmt: skip
     add("--compare", type=int, default=0, metavar="N", help="compare the CPU of all paths at N calls")  # fmt: skip
     add("--climb", type=counts, action="append", default=[], metavar="PATH=N,N,..", help="measure a path at these numbers of calls")  # fmt: skip
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all servers, like echo_guard.enabled=false")  # fmt: skip
     add("--rounds", type=int, default=3)
     add("--seconds", type=float, default=8.0, help="length of each look (default: 8)")
     add("--report", type=Path, metavar="FILE", help="write everything as JSON, after each point")
@@ -238,6 +250,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
+    settings = arm_of("set", options.set).settings
     own, ours = cores()
     os.sched_setaffinity(0, ours)
     material = synthesised()
@@ -245,11 +258,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for lap in range(options.rounds):
         order = points_of(options)
         for point in order if lap % 2 == 0 else reversed(order):
-            with server_of(point, own, ours) as url:
+            with server_of(point, settings, own, ours) as url:
                 found.append(asyncio.run(window(point, url, material, options.seconds)))
             print(shown(found[-1]), file=sys.stderr, flush=True)
             if options.report is not None:
-                content = {**verdict(found), "points": [asdict(one) for one in found]}
+                content = {
+                    **verdict(found),
+                    "settings": settings,
+                    "points": [asdict(one) for one in found],
+                }
                 options.report.write_text(json.dumps(content, indent=2) + "\n")
     print(json.dumps(verdict(found), indent=2))
     return 0
