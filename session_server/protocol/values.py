@@ -6,6 +6,7 @@ an integer if it is whole (JSON does not tell 5 from 5.0); a boolean never count
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
@@ -175,8 +176,17 @@ def read_json(text: str | bytes) -> Json:
     except UnicodeEncodeError:
         raise error_codes.invalid_json("it holds a lone surrogate") from None
     except ValueError as error:  # msgspec's own are ValueErrors
-        raise error_codes.invalid_json(str(error).rstrip(".")) from None
+        said = str(error).rstrip(".")
+        if "surrogate" in said or ("truncated" in said and _ends_in_half(text)):
+            said = "it holds a lone surrogate"
+        raise error_codes.invalid_json(said) from None
     return value
+
+
+def _ends_in_half(text: str | bytes) -> bool:
+    """The last characters escape half a character, which the decoder takes for a text that was cut off."""
+    end = text[-16:] if isinstance(text, str) else text[-16:].decode(errors="replace")
+    return re.search(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])", end) is not None
 
 
 class Fields:

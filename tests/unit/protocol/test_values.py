@@ -79,3 +79,15 @@ def test_merging_keeps_clears_and_parses():
 def test_json_that_cannot_be_read(fault_of):
     for broken in (b"\xff", "{", "[" * 50_000, '"\ud800"', "1e999"):
         assert fault_of(values.read_json, broken).code == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    "text", [r'"\ud800"', r'{"a":"b\uDBFF"}', r'"\ud800 and more"', r'"\udc00"', '"\ud800"']
+)
+def test_half_a_character_is_called_so_and_not_a_text_that_was_cut_off(fault_of, text):
+    assert "lone surrogate" in fault_of(values.read_json, text).message
+
+
+def test_a_text_that_was_cut_off_is_called_so(fault_of):
+    for text in ('{"a": "b', r'{"a": "\ud83d\ude00'):
+        assert "truncated" in fault_of(values.read_json, text).message
