@@ -18,6 +18,7 @@ from session_server.errors import ConfigError, ModelsMissing, SessionServerError
 from session_server.runtime.workers.control import (
     Begin,
     CannotStart,
+    DoorIsOpen,
     FromWorker,
     Listening,
     read_from_worker,
@@ -41,6 +42,7 @@ class Child:
         self._desk = desk
         self._lost = asyncio.Event()
         self.listening = asyncio.Event()
+        self._open = asyncio.Event()
         self.fault: SessionServerError | None = None
         """Why it could not start, in its own words."""
         self.link: Link[FromWorker] | None = None
@@ -55,6 +57,13 @@ class Child:
         self._desk.joined(self._peer)
         self.link = await linked(end, read_from_worker, self._take, self._on_lost)
         self.link.send(begin)
+
+    async def open_or_lost(self) -> None:
+        """Until it lets sessions in, or will never."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._open, self._lost)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     async def ended(self) -> int:
         """Wait for its end; the exit code. A worker whose link is lost and that stays is killed."""
@@ -85,6 +94,8 @@ class Child:
         match message:
             case Listening():
                 self.listening.set()
+            case DoorIsOpen():
+                self._open.set()
             case CannotStart():
                 kind = ModelsMissing if message.missing_models else ConfigError
                 self.fault = kind(message.message)

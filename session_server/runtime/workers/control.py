@@ -22,9 +22,11 @@ class Control(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Listening(Control, frozen=True, tag=True):
-    """The worker takes connections."""
+    """The worker takes connections, and no sessions yet."""
 
-    pid: int
+
+class DoorIsOpen(Control, frozen=True, tag=True):
+    """From now on it lets sessions in."""
 
 
 class CannotStart(Control, frozen=True, tag=True):
@@ -127,7 +129,15 @@ class Count(Control, frozen=True, tag=True):
 
 
 FromWorker = (
-    ToHost | Listening | CannotStart | MintSecret | FindSecret | AskReady | AskPage | Counted
+    ToHost
+    | Listening
+    | DoorIsOpen
+    | CannotStart
+    | MintSecret
+    | FindSecret
+    | AskReady
+    | AskPage
+    | Counted
 )
 FromSupervisor = ToSession | Begin | OpenDoor | GoDown | Minted | Found | Ready | Page | Count
 Answer = Minted | Found | Ready | Page | Counted

@@ -79,6 +79,8 @@ class Supervisor:
         self._folder: Path | None = None
         self._keepers: list[asyncio.Task[None]] = []
         self._open = False
+        self._ending = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._lag = LoopLag(self._on_lag)
 
     def socket_of(self, slot: int) -> Path:
@@ -93,9 +95,9 @@ class Supervisor:
         try:
             await self._start()
         except BaseException:
-            self.drain.begin()
-            self.drain.force()
-            await self.go_down()
+            self._shut_doors()
+            self._hurry()
+            await self._end()
             raise
 
     async def _start(self) -> None:
@@ -121,10 +123,14 @@ class Supervisor:
         self.address = Address(server.host, self._port.port, self.tls is not None)
         self._open = True
         self._tell_all(OpenDoor())
+        await asyncio.gather(*(child.open_or_lost() for child in list(self.children.values())))
 
     async def go_down(self) -> None:
         """Every worker drains and ends, bounded; then the engines stop. Idempotent."""
         self.drain.begin()
+        await self._end()
+
+    async def _end(self) -> None:
         if not await self._workers_end():
             for child in self.children.values():
                 _log.error("worker %d does not end: killed", child.slot)
@@ -142,7 +148,7 @@ class Supervisor:
         if not self._keepers:
             return True
         drain = self.config.drain
-        forced = asyncio.ensure_future(self.drain.forced.wait())
+        forced = asyncio.ensure_future(self._hurried.wait())
         ending = asyncio.ensure_future(asyncio.wait(self._keepers))
         patience_s = drain.answer_s + drain.close_s + _END_MARGIN_S
         try:
@@ -162,13 +168,13 @@ class Supervisor:
         """Have a worker in this slot until the end. `there`: the first one listens, or could not."""
         loop = asyncio.get_running_loop()
         pause_s, life = _FIRST_PAUSE_S, 0
-        while not self.drain.asked.is_set():
+        while not self._ending.is_set():
             began = loop.time()
             why = await self._one_life(slot, life, there)
             if not there.done():
                 there.set_exception(why)
                 return
-            if self.drain.asked.is_set():
+            if self._ending.is_set():
                 return
             life += 1
             pause_s = _FIRST_PAUSE_S if loop.time() - began > _SOUND_S else pause_s
@@ -186,8 +192,8 @@ class Supervisor:
         except OSError as fault:
             return SessionServerError(f"worker {slot} cannot begin: {fault.strerror or fault}")
         self.children[slot] = child
-        if self.drain.asked.is_set():
-            self._tell(child, GoDown(self.drain.forced.is_set()))
+        if self._ending.is_set():
+            self._tell(child, GoDown(self._hurried.is_set()))
         listens = asyncio.create_task(self._when_listening(child, there))
         try:
             code = await child.ended()
@@ -206,7 +212,7 @@ class Supervisor:
     async def _pause(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self.drain.requested()
+                await self._ending.wait()
         except TimeoutError:
             pass
 
@@ -228,9 +234,11 @@ class Supervisor:
         self.desk.deliver(message)
 
     def _shut_doors(self) -> None:
+        self._ending.set()
         self._tell_all(GoDown())
 
     def _hurry(self) -> None:
+        self._hurried.set()
         self._tell_all(GoDown(forced=True))
 
     def _tell_all(self, message: GoDown | OpenDoor) -> None:

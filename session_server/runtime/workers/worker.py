@@ -37,6 +37,7 @@ from session_server.runtime.workers.control import (
     Control,
     Count,
     Counted,
+    DoorIsOpen,
     Found,
     FromSupervisor,
     GoDown,
@@ -119,7 +120,7 @@ class Worker:
                 await front.listen()
                 gc.collect()
                 gc.freeze()  # code and models live as long as the process
-                self._send(Listening(place.slot))
+                self._send(Listening())
                 await self._until_the_end(front)
         finally:
             telling.cancel()
@@ -173,6 +174,7 @@ class Worker:
             case OpenDoor():
                 if self._front is not None:
                     self._front.open()
+                    self._send(DoorIsOpen())
             case GoDown():
                 self._go_down(message.forced)
             case _:

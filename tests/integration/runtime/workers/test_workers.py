@@ -91,7 +91,8 @@ async def test_hanging_up_and_joining_at_the_wrong_worker_reach_the_call(workers
             shown = await beside.update({"instructions": "changed from beside"})
             assert (await caller.wait("session.updated"))["session"] == shown
             await beside.ended(await beside.ask("anything"))
-            await beside.wait("output_audio_buffer.stopped")
+            for connection in (caller, beside):
+                await connection.wait("output_audio_buffer.stopped")
             assert caller.types(1) == beside.types(1)
             status, _, _ = await workers.post(wrong, f"/v1/realtime/calls/{caller.call_id}/hangup")
             assert status == 200
