@@ -104,9 +104,9 @@ class EchoGuard:
             self._spectra.forget()
             self._delay.resume()
         self._reference.forget_before(newest - REACH - 2 * FRAME_SAMPLES)
-        self._spectra.advance(self._reference, newest)
         if int(np.abs(frame).max()) < _QUIET:
             return _NOT_ECHO
+        self._spectra.advance(self._reference, newest)
         spectrum, powers = microphone_views(frame)
         self._delay.update(spectrum, self._spectra)
         self._level.hear(powers)

@@ -107,13 +107,17 @@ class FarEndSpectra:
 
     def advance(self, reference: PlaybackReference, newest: int) -> None:
         """Move on to `newest` (a position); computes only what is new or has been rewritten."""
-        step = None if self._newest is None else newest - self._newest
+        frames, rest = (
+            (BLOCKS, 0) if self._newest is None else divmod(newest - self._newest, FRAME_SAMPLES)
+        )
         changed, reference.changed_from = reference.changed_from, None
-        if step == FRAME_SAMPLES:
-            self.blocks[1:] = self.blocks[:-1]
-            self.block_powers[1:] = self.block_powers[:-1]
-            self.powers[2:] = self.powers[:-2]
-            stale = FRAME_SAMPLES if changed is None else max(FRAME_SAMPLES, newest - changed)
+        if rest == 0 and 0 < frames < BLOCKS:
+            self.blocks[frames:] = self.blocks[:-frames]
+            self.block_powers[frames:] = self.block_powers[:-frames]
+            self.powers[2 * frames :] = self.powers[: -2 * frames]
+            stale = frames * FRAME_SAMPLES
+            if changed is not None:
+                stale = max(stale, newest - changed)
         else:
             stale = REACH
         self._newest = newest

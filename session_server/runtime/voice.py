@@ -16,7 +16,7 @@ from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.formats import AudioFormat
 from session_server.audio.output_encoder import OutputEncoder
 from session_server.core.actions import PartAddress, SendAudio
-from session_server.media import OUTPUT_RATE, samples_to_ns
+from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ns
 from session_server.protocol.client_events import PlaybackAck
 from session_server.protocol.error_codes import missing
 from session_server.protocol.frames import AudioDeltas
@@ -24,6 +24,9 @@ from session_server.transports.base import Outbox, Player
 
 MAX_RATES = 256
 """Spoken items whose sample rate is remembered: far more than may still be played."""
+
+SOONEST_NS = 80 * NS_PER_MS
+"""From the wire to the ear: a frame, the client's jitter buffer and its sound card. The guard searches 64 ms ahead of this."""
 
 _BYTES_PER_SAMPLE = 2
 
@@ -110,9 +113,10 @@ class Voice:
             self._player.release(response_id, from_sample)
 
     def sounds(self, pcm: bytes, now: int) -> None:
-        """The transport has just sent this."""
+        """The transport has just sent this. It sounds no sooner than SOONEST_NS from now: so early the guard may know it, and
+        what it has worked out for later instants is never overtaken."""
         if self._echo is not None:
-            self._echo.playing(now, pcm)
+            self._echo.playing(now + SOONEST_NS, pcm)
 
     def starts_at(self, response_id: str) -> int | None:
         """The RTP timestamp at which this response will sound next; None where there is no such thing."""

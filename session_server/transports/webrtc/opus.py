@@ -1,6 +1,7 @@
 """Opus out: one packet for each frame of FRAME_SAMPLES at OUTPUT_RATE.
 
-Opus takes 24 kHz as it is, so nothing is resampled. The encoder looks 6.5 ms ahead; its state goes on through silence.
+Opus takes 24 kHz as it is, so nothing is resampled. The encoder looks 6.5 ms ahead. Silence costs as much as speech to encode, and a
+call is silent most of the time: once SETTLED_FRAMES of it have gone through the encoder, its packet is sent again and again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from session_server.transports.webrtc.playout import FRAME_SAMPLES
 
 BIT_RATE = 32_000
 COMPLEXITY = 5
+SETTLED_FRAMES = 25
+"""Half a second: the last sound has left the encoder's filters."""
+
+_SILENCE = bytes(2 * FRAME_SAMPLES)
 
 
 class FrameEncoder(Protocol):
@@ -32,8 +37,32 @@ class FrameEncoder(Protocol):
 def new_encoder() -> FrameEncoder:
     """By ctypes where libopus is found: cheaper, and no threads of its own."""
     if libopus.missing() is None:
-        return libopus.Encoder(OUTPUT_RATE, BIT_RATE, COMPLEXITY)
-    return PyAvEncoder()
+        return SilenceOnce(libopus.Encoder(OUTPUT_RATE, BIT_RATE, COMPLEXITY))
+    return SilenceOnce(PyAvEncoder())
+
+
+class SilenceOnce:
+    """A `FrameEncoder` that encodes a stretch of silence only until nothing changes any more.
+
+    A packet of settled silence leaves the decoder as it is, so that speech after it is decoded as if every frame had been encoded.
+    """
+
+    def __init__(self, encoder: FrameEncoder) -> None:
+        self._encoder = encoder
+        self._silent = 0
+        self._packet = b""
+
+    def encode(self, pcm: bytes) -> bytes:
+        if pcm != _SILENCE:
+            self._silent = 0
+            return self._encoder.encode(pcm)
+        if self._silent < SETTLED_FRAMES:
+            self._silent += 1
+            self._packet = self._encoder.encode(pcm)
+        return self._packet
+
+    def close(self) -> None:
+        self._encoder.close()
 
 
 class PyAvEncoder:

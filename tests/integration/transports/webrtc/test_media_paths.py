@@ -94,7 +94,8 @@ async def test_a_fault_in_the_audio_of_one_call_ends_that_call_alone(
         calling(server) as well,
     ):
         async with calling(server, lawful=False) as ill:
-            broken.append(seats[1]._encoder)  # type: ignore[arg-type]
+            broken.append(seats[1]._encoder._encoder)  # type: ignore[attr-defined]
+            await ill.ask("something long")
             await ill.closed()
             await until(lambda: len(server.registry) == 1)
         await well.talk(speech(0.8))

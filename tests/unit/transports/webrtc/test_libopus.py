@@ -151,16 +151,55 @@ def resident() -> int:
 
 def test_without_libopus_the_codec_of_av_stands_in(monkeypatch: pytest.MonkeyPatch):
     ours = opus.new_encoder()
-    assert isinstance(ours, Encoder)
+    assert isinstance(ours._encoder, Encoder)
     monkeypatch.setattr(libopus, "missing", lambda: "libopus: not there")
     theirs = opus.new_encoder()
-    assert isinstance(theirs, opus.PyAvEncoder)
+    assert isinstance(theirs._encoder, opus.PyAvEncoder)
     decoder = Decoder(INPUT_RATE)
     for encoder in (ours, theirs):
         packet = encoder.encode(bytes(2 * FRAME))
         assert len(decoder.decode(packet)) == 2 * HEARD
         encoder.close()
         encoder.close()
+
+
+class Counting:
+    """An encoder that counts what it is given."""
+
+    def __init__(self) -> None:
+        self.encoder, self.frames = Encoder(OUTPUT_RATE, opus.BIT_RATE, opus.COMPLEXITY), 0
+
+    def encode(self, pcm: bytes) -> bytes:
+        self.frames += 1
+        return self.encoder.encode(pcm)
+
+    def close(self) -> None:
+        self.encoder.close()
+
+
+def test_silence_is_encoded_once_and_speech_after_it_is_as_good_as_ever():
+    sound = speechlike(2.0, OUTPUT_RATE, 3, rms=4000.0).astype("<i2").tobytes()
+    spoken = [sound[at : at + 2 * FRAME] for at in range(0, len(sound), 2 * FRAME)]
+    frames = [*spoken[:50], *[bytes(2 * FRAME)] * 150, *spoken[50:]]
+    once = Counting()
+    heard = {}
+    for name, encoder in (("always", Counting()), ("once", opus.SilenceOnce(once))):
+        decoder = Decoder(OUTPUT_RATE)
+        heard[name] = b"".join(decoder.decode(encoder.encode(frame)) for frame in frames)
+    assert once.frames == len(spoken) + opus.SETTLED_FRAMES
+    silent = slice(2 * FRAME * 100, 2 * FRAME * 195)
+    assert loudness(heard["once"][silent]) < 2
+    after = b"".join(frames[201:])
+    behind = round(0.0065 * OUTPUT_RATE)
+    wrong = {
+        name: loudness(
+            (samples(pcm[2 * (FRAME * 201 + behind) :]) - samples(after)[:-behind])
+            .astype("<i2")
+            .tobytes()
+        )
+        for name, pcm in heard.items()
+    }
+    assert wrong["once"] < 1.1 * wrong["always"]
 
 
 def test_a_machine_without_libopus_is_told_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
