@@ -14,7 +14,7 @@ from typing import Any
 from loadgen.measure import spread
 from loadgen.records import UserRecord
 from loadgen.rtc_ear import FRAME_NS, ticks_to_ns
-from session_server.media import NS_PER_MS
+from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms
 
 CALL_ROWS: tuple[tuple[str, str], ...] = (
     ("connect p50, ms", "webrtc.connect_ms.p50"),
@@ -26,6 +26,7 @@ CALL_ROWS: tuple[tuple[str, str], ...] = (
     ("packets late p95, ms", "webrtc.lateness_ms.p95"),
     ("packets late p99, ms", "webrtc.lateness_ms.p99"),
     ("missing in answers, ms", "webrtc.concealed_ms"),
+    ("longest gap in an answer, ms", "webrtc.longest_gap_ms"),
     ("fence -> silence p50, ms", "webrtc.fence_to_silent_ms.p50"),
     ("fence -> silence p95, ms", "webrtc.fence_to_silent_ms.p95"),
 )
@@ -88,6 +89,8 @@ class CallFigures:
 
 def section(calls: Sequence[CallFigures], records: Iterable[UserRecord]) -> dict[str, Any]:
     """The report's part on calls."""
+    records = list(records)
+    gaps = [gap for record in records for turn in record.turns for gap in turn.gaps]
     received = sum(call.received for call in calls)
     lost = sum(call.lost for call in calls)
     stops = [
@@ -103,6 +106,7 @@ def section(calls: Sequence[CallFigures], records: Iterable[UserRecord]) -> dict
         "packets_lost": lost,
         "lost_share": round(lost / (received + lost), 5) if received + lost else None,
         "packets_late": sum(call.late for call in calls),
+        "longest_gap_ms": samples_to_ms(max(gaps, default=0), OUTPUT_RATE),
         "concealed_ms": sum(call.concealed for call in calls) * FRAME_NS // NS_PER_MS,
         "lateness_ms": spread(
             (late for call in calls for late in call.arrivals.late_ns()), (50, 95, 99, 100)

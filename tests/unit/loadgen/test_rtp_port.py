@@ -13,6 +13,7 @@ from aiortc.rtcdtlstransport import RTCDtlsTransport
 from aiortc.rtcrtpreceiver import RTCRtpReceiver
 
 from loadgen.bad_network import BadNetwork
+from loadgen.records import Turn, UserRecord
 from loadgen.rtc_ear import FRAME_NS, FRAME_TICKS
 from loadgen.rtc_figures import Arrivals, CallFigures, section
 from loadgen.rtp_port import STATISTICS, RtpPort, SilentTrack
@@ -112,6 +113,9 @@ def test_figures_of_no_call_at_all():
     empty = section([], [])
     assert empty["lost_share"] is None
     assert empty["lateness_ms"]["count"] == 0
-    one = section([CallFigures(connect_ns=200_000_000, received=95, lost=5)], [])
+    turn = Turn(0, None, 0, 0, gaps=[480, 2880])
+    call = CallFigures(connect_ns=200_000_000, received=95, lost=5)
+    one = section([call], iter([UserRecord(turns=[turn])]))
+    assert one["longest_gap_ms"] == 120
     assert one["lost_share"] == 0.05
     assert one["connect_ms"]["p50"] == 200.0
