@@ -93,6 +93,7 @@ def comparison(plan: Plan, cells: Sequence[Mapping[str, Any]], complete: bool) -
         "sessions": list(plan.sessions),
         "seeds": list(plan.seeds),
         "seconds": setting.seconds,
+        "warm_up_s": setting.warm_up_s,
         "barge_in": setting.barge_in,
         "admission": setting.admission,
         "replicas": setting.replicas,
@@ -126,6 +127,55 @@ def joined(sweeps: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any] | 
         "sessions": [],
         "cells": cells,
     }
+
+
+_SHARED = (
+    "seeds",
+    "seconds",
+    "warm_up_s",
+    "barge_in",
+    "admission",
+    "replicas",
+    "turn_mode",
+    "sets",
+)
+"""What comparisons must have in common to be put into one table."""
+
+
+def gathered(
+    comparisons: Sequence[tuple[str, Mapping[str, Any]]],
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Comparisons at given sessions of several files, those of the same setting as one; others as they are. The base is the
+    first one's, names are joined by a plus. A cell that was measured in pieces, some sessions here and some there, is whole."""
+    groups: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for name, one in comparisons:
+        shared = repr([one.get(key) for key in _SHARED]) if one["sessions"] else name
+        groups.setdefault(shared, []).append((name, one))
+    return [group[0] if len(group) == 1 else _as_one(group) for group in groups.values()]
+
+
+def _as_one(group: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[str, Mapping[str, Any]]:
+    cells: dict[tuple[str, ...], dict[str, Any]] = {}
+    for _, one in group:
+        for cell in one["cells"]:
+            key = (*cell["place"], cell["candidate"], repr(cell["overrides"]))
+            known = cells.setdefault(key, {**cell, "by_sessions": [], "points": []})
+            there = {row["sessions"] for row in known["by_sessions"]}
+            rows = [row for row in cell["by_sessions"] if row["sessions"] not in there]
+            points = [point for point in cell["points"] if point["sessions"] not in there]
+            known["by_sessions"] = sorted(
+                [*known["by_sessions"], *rows], key=lambda row: row["sessions"]
+            )
+            known["points"] = [*known["points"], *points]
+    first = group[0][1]
+    unions = {
+        key: list(dict.fromkeys(value for _, one in group for value in one[key]))
+        for key in ("candidates", "profiles", "workloads", "sessions")
+    }
+    unions["sessions"].sort()
+    complete = all(one["complete"] for _, one in group)
+    whole = {**first, **unions, "complete": complete, "cells": list(cells.values())}
+    return " + ".join(name for name, _ in group), whole
 
 
 def spread_of(values: Iterable[float]) -> Spread | None:

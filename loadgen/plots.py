@@ -11,6 +11,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loadgen.sweep import BARS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -58,7 +60,7 @@ def sweep_plot(sweeps: Sequence[Report]) -> bytes:
         for number, one in enumerate(sweeps):
             _curve(axes, one, name, f"C{number}")
         if bar is not None:
-            axes.axhline(sweeps[0]["bars"][bar], color="grey", linestyle=":", linewidth=1)
+            axes.axhline(BARS[bar], color="grey", linestyle=":", linewidth=1)
         if name in ("p90_ms", "p99_ms"):
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -201,10 +203,9 @@ def _knees(cell: Report | None) -> Sequence[float] | None:
 def _figures_plot(found: Report) -> bytes:
     cells = found["cells"]
     groups = [f"{n} sessions" for n in found["sessions"]]
-    series = {
-        f"{cell['candidate']} ({', '.join(cell['place'])})": [
-            row["p90_ms"] for row in cell["by_sessions"]
-        ]
-        for cell in cells
-    }
+    series = {}
+    for cell in cells:
+        known = {row["sessions"]: row["p90_ms"] for row in cell["by_sessions"]}
+        name = f"{cell['candidate']} ({', '.join(cell['place'])})"
+        series[name] = [known.get(n) for n in found["sessions"]]
     return bars_plot("P90 first audio, ms", groups, series)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen import plots
-from loadgen.compare import joined
+from loadgen.compare import gathered, joined
 from loadgen.report import figure, ratio, rows_of, shown
 from loadgen.tables import (
     SWEEP_TITLES,
@@ -61,9 +61,8 @@ def page_of(reports: Named) -> Page:
         page.sections.append(Section(f"Sweep: {name}", text, SWEEP_TITLES, sweep_rows(one)))
     if sweeps:
         page.sections += _sweeps_together(page, sweeps)
-    for name, one in reports:
-        if one.get("kind") == "compare":
-            page.sections += _comparison(page, name, one)
+    for name, one in gathered([(n, one) for n, one in reports if one.get("kind") == "compare"]):
+        page.sections += _comparison(page, name, one)
     page.sections += [
         Section(f"Where {name} comes from", details=_origin(one)) for name, one in reports
     ]
@@ -167,7 +166,7 @@ def _comparison(page: Page, name: str, one: Report) -> list[Section]:
     if not one["cells"] or not _can_draw(page):
         return sections
     sections.append(Section(name, image=plots.comparison_plot(one)))
-    if not one["sessions"]:
+    if not one["sessions"] or len(one["sessions"]) > 1:
         places = dict.fromkeys(tuple(cell["place"]) for cell in one["cells"])
         for place in places:
             cells = [cell for cell in one["cells"] if tuple(cell["place"]) == place]

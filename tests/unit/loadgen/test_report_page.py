@@ -129,6 +129,45 @@ def test_two_sweeps_of_the_same_candidate_go_by_their_files_names():
     assert [row[0] for row in table.rows] == ["short", "long"]
 
 
+def at_sessions(
+    candidate: str, sessions: list[int], p90_ms: float, **setting: Any
+) -> dict[str, Any]:
+    cell = {
+        "place": ["one", "mixed"], "candidate": candidate, "overrides": {}, "profile": "one", "workload_name": "mixed",
+        "by_sessions": [
+            {**ROW, "sessions": n, "reload_p95_ms": None, "refused": [0, 0, 0], "wasted_preload": None} for n in sessions
+        ],
+        "points": [
+            {"sessions": n, "seed": seed, "answers": 300, "p90_ms": p90_ms, "p99_ms": p90_ms, "goodput_per_s": 3.0}
+            for n in sessions for seed in (0, 1)
+        ],
+    }  # fmt: skip
+    whole = {"profiles": ["one"], "candidates": [candidate], "base": candidate, "cells": [cell]}
+    return {**COMPARE, **whole, "sessions": sessions, **setting}
+
+
+def test_comparisons_that_were_measured_in_pieces_are_one_table():
+    page = page_of(
+        [
+            ("a", at_sessions("deadline/adaptive", [96], 400.0)),
+            ("b", at_sessions("fcfs/adaptive", [88], 2400.0)),
+            ("c", at_sessions("deadline/adaptive", [88], 300.0)),
+            ("other", at_sessions("deadline/adaptive", [84], 300.0, barge_in=0.7)),
+        ]
+    )
+    whole, other = (s for s in page.sections if s.rows)
+    assert whole.title == "a + b + c: mixed, one"
+    at = list(whole.titles).index("P90, ms")
+    assert [(*row[:2], *row[at : at + 2]) for row in whole.rows] == [
+        ("deadline/adaptive", "88", "300", "1.00"),
+        ("deadline/adaptive", "96", "400", "1.00"),
+        ("fcfs/adaptive", "88", "2400", "8.00"),
+    ]
+    assert [row[1] for row in other.rows] == ["84"], "another barge-in is another table"
+    curves = [s.title for s in page.sections if s.image and "curves" in s.title]
+    assert curves == ["a + b + c: curves, mixed, one"]
+
+
 def test_the_same_reports_give_the_same_page():
     assert html(page_of([("r", LEAD_ONLY)])) == html(page_of([("r", LEAD_ONLY)]))
 
