@@ -71,7 +71,7 @@ KINDS = st.sampled_from(
 EVENTS = st.lists(st.tuples(st.integers(1, 200), KINDS, NAMES, st.integers(0, 400)), max_size=25)
 
 
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(EVENTS, st.integers(0, 40), st.booleans())
 def test_a_caller_always_comes_to_an_end(script, seed: int, playback: bool):
     rng = random.Random(seed)

@@ -5,7 +5,8 @@
 Each point is a fresh server on simulated engines, pinned to one core, and so many virtual callers on another: each has asked its
 question and hears a long answer while its microphone sends a quiet room, so that Opus goes both ways all the time. What is read
 then: CPU of the server's process, and how late packets reach the callers against the 20 ms grid. Rounds repeat everything in
-turns; medians count. A path holds N calls if the median of p99 is at most 20 ms there and at every smaller number measured.
+turns; medians count. A path holds N calls if the median of p99 is at most 20 ms there and at every smaller number measured; no round
+climbs farther once packets are HOPELESS_MS late.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import yaml
@@ -36,6 +38,7 @@ from loadgen.wire_client import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 BAR_MS = 20.0
+HOPELESS_MS = 150.0
 MS = 1e6
 ANSWER_WORDS = 600
 JUDGE_EVERY = 8
@@ -162,13 +165,25 @@ def _found(
     )
 
 
-def points_of(options: argparse.Namespace) -> list[Point]:
-    """One round. The order turns round with every round, so that a machine that drifts favours nobody."""
+def points_of(options: argparse.Namespace, lap: int) -> list[Point]:
+    """One round: what is compared, in the other order every other round, so that a machine that drifts favours nobody; then each
+    path upwards, in turns."""
     compared = [Point(p, v, options.compare) for v in options.vad for p in options.paths]
-    climbed = [
-        Point(path, options.vad[0], calls) for path, counts in options.climb for calls in counts
+    ways = [
+        [Point(path, options.vad[0], n) for n in sorted(counts)] for path, counts in options.climb
     ]
-    return (compared if options.compare else []) + climbed
+    climbed = [point for step in zip_longest(*ways) for point in step if point is not None]
+    return (compared[:: 1 if lap % 2 == 0 else -1] if options.compare else []) + climbed
+
+
+def hopeless(point: Point, found: Sequence[Found], lap_began: int) -> bool:
+    """This path was far too late in this round already, with fewer calls."""
+    return any(
+        one.late_p99_ms > HOPELESS_MS
+        and (one.point.path, one.point.vad) == (point.path, point.vad)
+        and one.point.calls < point.calls
+        for one in found[lap_began:]
+    )
 
 
 def medians(found: Sequence[Found], name: str) -> dict[Point, float]:
@@ -256,8 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     material = synthesised()
     found: list[Found] = []
     for lap in range(options.rounds):
-        order = points_of(options)
-        for point in order if lap % 2 == 0 else reversed(order):
+        lap_began = len(found)
+        for point in points_of(options, lap):
+            if hopeless(point, found, lap_began):
+                continue
             with server_of(point, settings, own, ours) as url:
                 found.append(asyncio.run(window(point, url, material, options.seconds)))
             print(shown(found[-1]), file=sys.stderr, flush=True)
