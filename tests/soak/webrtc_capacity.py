@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import random
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+import uvloop
 import yaml
 
 from loadgen.driver_webrtc import RtcDriver
@@ -120,12 +122,15 @@ async def window(point: Point, url: str, material: Material, seconds: float) -> 
         for caller in driver.live:
             caller.figures.arrivals.clear()
         driver.outcome.late_ns.clear()
+        gc.collect()
+        gc.disable()  # a pause of ours would be taken for lateness of the server
         before = await asyncio.to_thread(probe.sample)
         await asyncio.sleep(seconds)
         after = await asyncio.to_thread(probe.sample)
         late = [x / MS for caller in driver.live for x in caller.figures.arrivals.late_ns()]
         own = [x / MS for x in driver.outcome.late_ns]
     finally:
+        gc.enable()
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -275,8 +280,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for point in points_of(options, lap):
             if hopeless(point, found, lap_began):
                 continue
-            with server_of(point, settings, own, ours) as url:
-                found.append(asyncio.run(window(point, url, material, options.seconds)))
+            with (
+                server_of(point, settings, own, ours) as url,
+                asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+            ):
+                found.append(runner.run(window(point, url, material, options.seconds)))
             print(shown(found[-1]), file=sys.stderr, flush=True)
             if options.report is not None:
                 content = {
