@@ -15,9 +15,12 @@ import sys
 from asyncio.subprocess import DEVNULL, Process
 
 from session_server.errors import ConfigError, ModelsMissing, SessionServerError
+from session_server.runtime.host_port import HostSilent
 from session_server.runtime.workers.control import (
     Begin,
     CannotStart,
+    Count,
+    Counted,
     DoorIsOpen,
     FromWorker,
     Listening,
@@ -29,6 +32,8 @@ from session_server.runtime.workers.link import Link, linked
 _log = logging.getLogger(__name__)
 
 _MODULE = "session_server.runtime.workers"
+_ASK_S, _SILENT_ASKS = 15.0, 2
+"""More than one: that this process stood still itself must not cost a worker its life."""
 _LOST_S = 15.0
 """A worker that has lost its link tells its clients and ends; this long at most."""
 
@@ -64,6 +69,23 @@ class Child:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+    async def watch(self) -> None:
+        """Kill it when it has given no sign of life for so long that no client of it can be well: a loop that stands still
+        would go on to be given connections."""
+        silent = 0
+        while silent < _SILENT_ASKS:
+            try:
+                await self._peer.asks.ask(Count, Counted, _ASK_S)
+            except HostSilent:
+                silent += 1
+            else:
+                silent = 0
+                await asyncio.sleep(_ASK_S)
+            if self._lost.is_set():
+                return
+        _log.error("worker %d does not answer: killed", self.slot)
+        self.kill()
 
     async def ended(self) -> int:
         """Wait for its end; the exit code. A worker whose link is lost and that stays is killed."""

@@ -194,20 +194,21 @@ class Supervisor:
         self.children[slot] = child
         if self._ending.is_set():
             self._tell(child, GoDown(self._hurried.is_set()))
-        listens = asyncio.create_task(self._when_listening(child, there))
+        watching = asyncio.create_task(self._attend(child, there))
         try:
             code = await child.ended()
         finally:
-            listens.cancel()
+            watching.cancel()
             del self.children[slot]
         return child.fault or SessionServerError(f"worker {slot} ended with code {code}")
 
-    async def _when_listening(self, child: Child, there: asyncio.Future[None]) -> None:
+    async def _attend(self, child: Child, there: asyncio.Future[None]) -> None:
         await child.listening.wait()
         if not there.done():
             there.set_result(None)
         if self._open:
             self._tell(child, OpenDoor())
+        await child.watch()
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from session_server.runtime.place import slot_of
+from session_server.runtime.workers import child as child_module
 from tests.integration.runtime.workers.conftest import LIMIT, TwoWorkers, until
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller
@@ -119,11 +120,12 @@ async def test_a_call_that_is_nowhere_is_404_at_both(workers: TwoWorkers, call_i
 
 
 async def test_a_key_is_asked_for_before_anything_is_passed_on(workers: TwoWorkers):
-    async with workers.http(0) as http:
-        wrong = {"Authorization": "Bearer sk-wrong"}
-        for call in (http.post("/v1/realtime/calls/rtc_w1_x/hangup", headers=wrong),):
-            async with call as answer:
-                assert answer.status == 401
+    wrong = {"Authorization": "Bearer sk-wrong"}
+    async with (
+        workers.http(0) as http,
+        http.post("/v1/realtime/calls/rtc_w1_x/hangup", headers=wrong) as answer,
+    ):
+        assert answer.status == 401
 
 
 async def test_a_killed_worker_takes_its_sessions_with_it_and_no_others(workers: TwoWorkers):
@@ -170,6 +172,21 @@ async def test_a_worker_told_to_end_drains_alone_and_another_takes_its_place(wor
         os.kill(old, signal.SIGTERM)
         assert (await idle.closed())[0] == 1001
         await until(lambda: 1 in workers.server.children and workers.server.children[1].pid != old)
+        async with await again(workers, 1) as late:
+            await assert_answers(late, "hello")
+        await assert_answers(kept, "still here")
+
+
+async def test_a_worker_that_stands_still_is_killed_and_another_takes_its_place(
+    workers: TwoWorkers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(child_module, "_ASK_S", 0.2)
+    async with workers.calling(0) as kept, workers.calling(1) as lost:
+        stuck = workers.server.children[1]
+        os.kill(stuck.pid, signal.SIGSTOP)
+        await stuck.watch()
+        assert (await lost.closed())[0] == 1006
+        await until(lambda: workers.server.children.get(1) not in (None, stuck))
         async with await again(workers, 1) as late:
             await assert_answers(late, "hello")
         await assert_answers(kept, "still here")

@@ -1,0 +1,204 @@
+"""Requests that are passed on: what goes through, how both ends end, and that nobody holds the other up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from session_server.runtime.workers.relay import Relay, socket_of
+from session_server.transports.websocket import WebSocketLimits
+
+pytestmark = pytest.mark.integration
+
+CALL = "rtc_w1_x"
+Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
+
+
+class Other:
+    """The worker that has the call: does what the test says with each WebSocket, and keeps what it saw."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self.headers: list[dict[str, str]] = []
+        self.closes: list[int | None] = []
+        self.ended = asyncio.Event()
+
+    async def join(self, request: web.Request) -> web.StreamResponse:
+        self.headers.append(dict(request.headers))
+        socket = web.WebSocketResponse(protocols=("realtime",), writer_limit=0)
+        await socket.prepare(request)
+        try:
+            await self.talk(socket)
+        finally:
+            self.closes.append(socket.close_code)
+            self.ended.set()
+        return socket
+
+    async def hang_up(self, request: web.Request) -> web.Response:
+        self.headers.append(dict(request.headers))
+        body = await request.text()
+        return web.Response(status=202, text=f"got {body}", headers={"X-Own": "1"})
+
+
+@asynccontextmanager
+async def two(folder: Path, talk: Talk) -> AsyncIterator[tuple[TestClient, Other]]:
+    """A worker that has no call, and the other one."""
+    relay = Relay(folder, 0, 2, WebSocketLimits(outbox_wait_s=0.3, close_wait_s=0.3))
+    other = Other(talk)
+
+    async def pass_on(request: web.Request) -> web.StreamResponse:
+        call_id = request.query.get("call_id") or request.match_info.get("call_id", "")
+        return await relay(request, call_id) or web.Response(status=404)
+
+    apps = [web.Application(), web.Application()]
+    for app, join, hang_up in (
+        (apps[0], pass_on, pass_on),
+        (apps[1], other.join, other.hang_up),
+    ):
+        app.router.add_get("/v1/realtime", join)
+        app.router.add_post("/v1/realtime/calls/{call_id}/hangup", hang_up)
+    runner = web.AppRunner(apps[1], shutdown_timeout=0.1)
+    await runner.setup()
+    await web.UnixSite(runner, socket_of(folder, 1)).start()
+    try:
+        async with TestClient(TestServer(apps[0], skip_url_asserts=True)) as client:
+            yield client, other
+    finally:
+        await runner.cleanup()
+
+
+async def echo(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        if message.data == "bye":
+            await socket.close(code=4001, message=b"over and out")
+        elif message.type is WSMsgType.TEXT:
+            await socket.send_str(message.data)
+        else:
+            await socket.send_bytes(message.data)
+
+
+@pytest.mark.asyncio
+async def test_frames_go_through_whole_both_ways_and_the_key_with_them(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        headers = {"Authorization": "Bearer sk-a", "Sec-WebSocket-Protocol": "realtime"}
+        url = f"/v1/realtime?call_id={CALL}"
+        async with client.ws_connect(url, headers=headers, max_msg_size=0) as socket:
+            for text in ("é", "", "x" * 3_000_000):
+                await socket.send_str(text)
+                assert await socket.receive_str() == text
+            await socket.send_bytes(b"\0\xff")
+            assert await socket.receive_bytes() == b"\0\xff"
+        await other.ended.wait()
+        assert other.headers[0]["Authorization"] == "Bearer sk-a"
+        assert other.headers[0]["Sec-WebSocket-Protocol"] == "realtime"
+        assert other.closes == [1000]
+
+
+@pytest.mark.asyncio
+async def test_the_close_of_the_other_worker_reaches_the_client_with_its_reason(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, _):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        await socket.send_str("bye")
+        message = await socket.receive()
+        assert (message.type, message.data, message.extra) == (
+            WSMsgType.CLOSE,
+            4001,
+            "over and out",
+        )
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_vanishes_ends_the_other_side(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        await socket.send_str("x")
+        await socket.receive_str()
+        connection = socket._response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        connection.transport.abort()
+        async with asyncio.timeout(60):
+            await other.ended.wait()
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_dies_ends_the_client_s_connection(tmp_path: Path):
+    async def die(socket: web.WebSocketResponse) -> None:
+        await socket.send_str("x")
+        assert socket._req is not None
+        assert socket._req.transport is not None
+        socket._req.transport.abort()
+
+    async with two(tmp_path, die) as (client, _):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        assert await socket.receive_str() == "x"
+        async with asyncio.timeout(60):
+            message = await socket.receive()
+        assert (message.type, message.data) == (WSMsgType.CLOSE, 1001)
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_does_not_read_holds_the_other_side_up_for_a_bounded_time(
+    tmp_path: Path,
+):
+    async def flood(socket: web.WebSocketResponse) -> None:
+        try:
+            while True:
+                await socket.send_str("x" * 100_000)
+        except ConnectionError:
+            pass
+
+    async with two(tmp_path, flood) as (client, other):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        connection = socket._response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        connection.transport.pause_reading()
+        async with asyncio.timeout(60):
+            await other.ended.wait()
+        connection.transport.abort()
+
+
+@pytest.mark.asyncio
+async def test_a_post_goes_through_with_its_body_status_and_headers(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        url = f"/v1/realtime/calls/{CALL}/hangup"
+        async with client.post(url, data="body", headers={"Authorization": "Bearer k"}) as answer:
+            assert (answer.status, await answer.text()) == (202, "got body")
+            assert answer.headers["X-Own"] == "1"
+        assert other.headers[0]["Authorization"] == "Bearer k"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("call_id", ["rtc_x", "rtc_w0_x", "rtc_w2_x", "rtc_w12345_x"])
+async def test_only_the_worker_that_the_id_names_is_asked(tmp_path: Path, call_id: str):
+    async with two(tmp_path, echo) as (client, other):
+        async with client.post(f"/v1/realtime/calls/{call_id}/hangup") as answer:
+            assert answer.status == 404
+        assert other.headers == []
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_is_not_there_has_no_calls(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, _):
+        socket_of(tmp_path, 1).unlink()
+        async with client.post(f"/v1/realtime/calls/{CALL}/hangup") as answer:
+            assert answer.status == 404
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        assert caught.value.status == 404
+
+
+@pytest.mark.asyncio
+async def test_a_join_without_an_upgrade_is_refused_here(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        async with client.get(f"/v1/realtime?call_id={CALL}") as answer:
+            assert answer.status == 400
+        assert other.headers == []
