@@ -2,8 +2,8 @@
 
 Invariants: what comes out is in the order of its sequence numbers, nothing twice; a packet that follows on the last one comes
 out at once; no more than MOST_HELD packets wait, none longer than PATIENCE_S. A packet that is missing is given up as lost
-PATIENCE_S after it was due, reckoned from the last one that came out: so one loss stops the stream for 60 ms and two in a row
-for 80, and jitter of up to PATIENCE_S loses nothing.
+PATIENCE_S after it was due, reckoned from the last one that came out: so one loss stops the stream for 60 ms, two in a row
+for 80, three for LONGEST_STOP_S, and jitter of 30 ms loses nothing.
 
 A new source (SSRC), or a jump of more than RESTART packets, counts as a new stream once a second packet of it has come; a
 stray one changes nothing (RFC 3550, A.1). Sequence numbers wrap at 2**16, timestamps at 2**32.
@@ -19,6 +19,7 @@ from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK
 
 PATIENCE_S = 0.04
 MOST_HELD = 3
+LONGEST_STOP_S = 0.09
 RESTART = 200
 
 
@@ -77,8 +78,11 @@ class ReorderWindow:
         if self._last is None:
             return bound
         ticks = wrapped(first.packet.timestamp - self._last.packet.timestamp, 32)
-        due = self._last.at + ticks / RTP_CLOCK - FRAME_S + PATIENCE_S
-        return min(bound, due)
+        missing_s = ticks / RTP_CLOCK - FRAME_S
+        wait_s = missing_s + PATIENCE_S
+        if missing_s < LONGEST_STOP_S:
+            wait_s = min(wait_s, LONGEST_STOP_S)
+        return min(bound, self._last.at + wait_s)
 
     def put(self, packet: Incoming, now: float) -> list[Ordered]:
         """Take one that has just come; what comes out now."""

@@ -83,11 +83,16 @@ class Heard:
 class RtcCaller(Caller):
     """Make it with `calling`."""
 
-    def __init__(self, peer: RTCPeerConnection, channel: RTCDataChannel) -> None:
+    def __init__(
+        self,
+        peer: RTCPeerConnection,
+        channel: RTCDataChannel,
+        microphone: Microphone | None = None,
+    ) -> None:
         super().__init__(None)  # type: ignore[arg-type]
         self.peer = peer
         self.channel = channel
-        self.microphone = Microphone()
+        self.microphone = microphone or Microphone()
         self.ear: list[Heard] = []
         self.call_id = ""
         channel.on("message", self._on_message)
@@ -186,10 +191,11 @@ async def calling(
     key: str | None = None,
     query: str = "",
     lawful: bool = True,
+    microphone: Microphone | None = None,
 ) -> AsyncIterator[RtcCaller]:
     """Call the server, and read `session.created`. At the end hang up, and check the events that came."""
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-    caller = RtcCaller(peer, peer.createDataChannel("oai-events"))
+    caller = RtcCaller(peer, peer.createDataChannel("oai-events"), microphone)
     peer.addTrack(caller.microphone)
     readers: list[asyncio.Task[None]] = []
     peer.on("track", lambda t: readers.append(asyncio.ensure_future(caller.listen(t))))

@@ -56,7 +56,7 @@ def test_a_whole_network_is_heard_as_it_comes():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_five_percent_lost_and_thirty_milliseconds_of_jitter_stop_nothing_for_long(seed: int):
-    """Stops of 100 ms need three losses in a row; where these are, the stop is as long as they are, and 50 ms."""
+    """It takes three losses in a row, and a next packet that is late by more than 20 ms, to stop it for over 100 ms."""
     packets = a_minute()
     ear = over(Network(seed=seed), packets)
     assert ear.faults == []
@@ -64,7 +64,8 @@ def test_five_percent_lost_and_thirty_milliseconds_of_jitter_stop_nothing_for_lo
     stream = ear.receiver._RTCRtpReceiver__remote_streams[7]
     assert stream.packets_expected == len(packets)
     assert len(ear.lost) == pytest.approx(0.05 * len(packets), rel=0.3)
-    assert ear.longest_stop() <= ear.longest_loss() * FRAME_S + 0.05 + 1e-6
+    assert ear.longest_stop() < 0.1
+    assert ear.longest_stop() <= ear.longest_loss() * FRAME_S + 0.05
 
 
 def test_what_is_lost_is_made_up_not_silent():
