@@ -96,7 +96,7 @@ class Caller:
         self._run = run
         self._clock = run.clock
         self._rng = rng
-        self._begun = self._clock.now()
+        self._begun = self._answered = self._clock.now()
         plan = run.load.plan
         self.client = RtcClient(index, plan, lines, run.room, run.ids, rng, self._begun, loud)
         self._peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
@@ -109,13 +109,13 @@ class Caller:
         self._channel.on("message", self._on_message)
         self._channel.on("close", lambda: self._end("closed:call"))
         self._peer.on("connectionstatechange", self._on_state)
+        self._peer.on("iceconnectionstatechange", self._on_ice)
 
     async def connect(self, http: aiohttp.ClientSession, network: BadNetwork) -> None:
         """Until the session is there. Raises CallRefused, TimeoutError, OSError, or aiohttp.ClientError."""
         load = self._run.load
         async with asyncio.timeout(OPEN_S):
-            agreed = await negotiate(http, load.url, load.headers, self._peer)
-            self._answered = self._clock.now()
+            agreed = await negotiate(http, load.url, load.headers, self._peer, self._on_answer)
             took, rng = self.client.packet, random.Random(self._rng.random())
             self._port = RtpPort(
                 self._peer, agreed.payload_type, agreed.ssrc, took, self._clock, network, rng
@@ -179,6 +179,13 @@ class Caller:
         except Exception as fault:  # ours: raised where the user is carried, not inside aiortc
             self._fault = fault
             self._end("fault")
+
+    def _on_answer(self) -> None:
+        self._answered = self._clock.now()
+
+    def _on_ice(self) -> None:
+        if self._peer.iceConnectionState == "completed" and not self.figures.ice_ns:
+            self.figures.ice_ns = self._clock.now() - self._answered
 
     def _on_state(self) -> None:
         state = self._peer.connectionState

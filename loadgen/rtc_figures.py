@@ -19,6 +19,7 @@ from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms
 CALL_ROWS: tuple[tuple[str, str], ...] = (
     ("connect p50, ms", "webrtc.connect_ms.p50"),
     ("connect p95, ms", "webrtc.connect_ms.p95"),
+    ("answer -> ICE p50, ms", "webrtc.ice_ms.p50"),
     ("answer -> media p50, ms", "webrtc.media_ms.p50"),
     ("packets", "webrtc.packets"),
     ("packets lost", "webrtc.packets_lost"),
@@ -74,10 +75,12 @@ class Arrivals:
 
 @dataclass(slots=True)
 class CallFigures:
-    """One call. `connect_ns`: from the first thought of it until the session takes events; `media_ns`: from the server's answer
-    until the connection (ICE, DTLS) stood. `late`: packets behind their turn, `concealed`: frames that an answer lacked."""
+    """One call. `connect_ns`: from the first thought of it until the session takes events; `ice_ns`, `media_ns`: from the
+    server's answer until a way was found, and until audio and events could take it (DTLS). `late`: packets behind their turn, `concealed`:
+    frames that an answer lacked."""
 
     connect_ns: int = 0
+    ice_ns: int = 0
     media_ns: int = 0
     received: int = 0
     lost: int = 0
@@ -101,6 +104,7 @@ def section(calls: Sequence[CallFigures], records: Iterable[UserRecord]) -> dict
     ]
     return {
         "connect_ms": spread((call.connect_ns for call in calls), (50, 95)),
+        "ice_ms": spread((call.ice_ns for call in calls), (50, 95)),
         "media_ms": spread((call.media_ns for call in calls), (50, 95)),
         "packets": received,
         "packets_lost": lost,

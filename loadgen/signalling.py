@@ -10,7 +10,7 @@ import ipaddress
 import json
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -64,7 +64,11 @@ def _is_address(host: str) -> bool:
 
 
 async def negotiate(
-    http: aiohttp.ClientSession, url: str, headers: Mapping[str, str], peer: RTCPeerConnection
+    http: aiohttp.ClientSession,
+    url: str,
+    headers: Mapping[str, str],
+    peer: RTCPeerConnection,
+    answered: Callable[[], None],
 ) -> Negotiated:
     """Offer what `peer` has, and take the answer. Raises CallRefused, or aiohttp.ClientError."""
     await peer.setLocalDescription(await peer.createOffer())
@@ -78,6 +82,7 @@ async def negotiate(
     audio, ssrc = _AUDIO.search(text), _SSRC.search(sdp)
     if audio is None or ssrc is None:
         raise CallRefused(response.status, "the answer has no audio section")
+    answered()
     await peer.setRemoteDescription(RTCSessionDescription(text, "answer"))
     return Negotiated(int(audio[1]), int(ssrc[1]), location)
 
