@@ -42,6 +42,7 @@ def specs() -> dict[str, SimulationSpec]:
     rough, noisy, memory = map(find_workload, ("drops", "noisy", "multi-turn"))
     return {
         **pressed,
+        "past-the-knee": replace(_SMALL, sessions=22, seconds=40.0),
         "admission": replace(_SMALL, sessions=14, seconds=40.0, admission=True),
         "rough-network": replace(
             _SMALL, workload=rough.workload, network=rough.network, sessions=6, seed=1
