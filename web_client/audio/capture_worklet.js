@@ -10,19 +10,21 @@ class Capture extends AudioWorkletProcessor {
   constructor() {
     super();
     this.sending = false;
+    this.over = false;
     this.resampler = new Resampler(sampleRate, RATE);
     this.piece = new Float32Array(PIECE);
     this.filled = 0;
     this.block = new Float32Array(Math.ceil(sampleRate / 50 / 128) * 128);
     this.at = 0;
     this.port.onmessage = ({ data }) => {
-      this.sending = data.sending;
+      if (data.over) this.over = true;
+      else this.sending = data.sending;
     };
   }
 
   process(inputs) {
     const input = inputs[0][0];
-    if (input === undefined) return true;
+    if (input === undefined || this.over) return !this.over;
     this.block.set(input, this.at);
     this.at += input.length;
     if (this.at < this.block.length) return true;

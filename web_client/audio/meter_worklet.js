@@ -12,6 +12,10 @@ class Meter extends AudioWorkletProcessor {
     this.blocks = 0;
     this.lastLoud = -Infinity;
     this.began = null;
+    this.over = false;
+    this.port.onmessage = ({ data }) => {
+      this.over = data.over;
+    };
   }
 
   process(inputs, outputs) {
@@ -24,7 +28,7 @@ class Meter extends AudioWorkletProcessor {
       this.sum = this.count = 0;
       this.began = null;
     }
-    return true;
+    return !this.over;
   }
 
   watch(input) {

@@ -1,7 +1,7 @@
 // The user's microphone: one stream, its level, and its samples for who wants them.
 
 import { Fault, microphoneFault } from '../model/faults.js';
-import { runningContext } from './context.js';
+import { rest, runningContext } from './context.js';
 
 export class Microphone {
   /** `onLevel(rms)`; `onPcm(Int16Array)`: 20 ms at 24 kHz, while `send(true)`. */
@@ -32,9 +32,9 @@ export class Microphone {
         if (data.level !== undefined) this.onLevel(data.level);
         else if (this.onPcm !== null) this.onPcm(data.pcm);
       };
-      const silent = this.context.createGain(); // a node that leads nowhere is not run
-      silent.gain.value = 0;
-      this.node.connect(silent).connect(this.context.destination);
+      this.silent = this.context.createGain(); // a node that leads nowhere is not run
+      this.silent.gain.value = 0;
+      this.node.connect(this.silent).connect(this.context.destination);
     }
     this.source = this.context.createMediaStreamSource(stream);
     this.source.connect(this.node);
@@ -74,9 +74,9 @@ export class Microphone {
 
   async close() {
     this.stop();
-    const context = this.context;
-    this.context = this.node = null;
-    await context?.close();
+    const { context, node, silent } = this;
+    this.context = this.node = this.silent = null;
+    await rest(context, [node, silent]);
   }
 }
 

@@ -9,11 +9,13 @@ class Playback extends AudioWorkletProcessor {
     super();
     this.ring = new PlaybackRing();
     this.blocks = 0;
+    this.over = false;
     this.port.onmessage = ({ data }) => this.obey(data);
   }
 
-  obey({ op, key, samples, response }) {
-    if (op === 'push') this.ring.push(key, samples);
+  obey({ op, key, samples, response, over }) {
+    if (over) this.over = true;
+    else if (op === 'push') this.ring.push(key, samples);
     else if (op === 'complete') this.ring.complete(key);
     else if (op === 'cut') this.ring.cut((name) => name.startsWith(`${response}|`));
     else if (op === 'hold') this.ring.hold();
@@ -28,7 +30,7 @@ class Playback extends AudioWorkletProcessor {
       const report = this.ring.report();
       if (report.playing !== null || report.ended.length > 0) this.port.postMessage(report);
     }
-    return true;
+    return !this.over;
   }
 }
 

@@ -40,14 +40,16 @@ export class EventLog {
     this.version++;
   }
 
-  /** The newest `limit` entries whose type, direction or content hold every word of `filter`; `-word` excludes. */
+  /** The newest `limit` entries whose content holds every word of `filter`; `-word` excludes; `in` and `out` mean the direction. */
   matching(filter, limit = 300) {
     const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== '' && word !== '-');
     if (words.length === 0) return this.entries.slice(-limit);
     const found = [];
     for (let k = this.entries.length - 1; k >= 0 && found.length < limit; k--) {
-      const text = `${this.entries[k].direction} ${JSON.stringify(this.entries[k].event)}`.toLowerCase();
-      const fits = words.every((word) => (word.startsWith('-') ? !text.includes(word.slice(1)) : text.includes(word)));
+      const { direction, event } = this.entries[k];
+      const text = JSON.stringify(event).toLowerCase();
+      const holds = (word) => (['in', 'out'].includes(word) ? direction === word : text.includes(word));
+      const fits = words.every((word) => (word.startsWith('-') ? !holds(word.slice(1)) : holds(word)));
       if (fits) found.push(this.entries[k]);
     }
     return found.reverse();

@@ -3,7 +3,7 @@
 // The answer's sound goes through a gain that obeys the server's mute by generation (MuteGate). The server is told the RTP
 // timestamp of what is being played, and what the sound card adds.
 
-import { latencyMs, pageTime, runningContext } from '../audio/context.js';
+import { latencyMs, pageTime, rest, runningContext } from '../audio/context.js';
 import { Fault, closeFault, httpFault } from '../model/faults.js';
 import { MuteGate, reached } from '../model/mute_gate.js';
 import { iceServers } from './ice_servers.js';
@@ -36,7 +36,7 @@ export class WebRtcConnection {
     if (typeof RTCPeerConnection === 'undefined') throw new Fault('unsupported', 'WebRTC');
     const [context, servers] = await Promise.allSettled([runningContext(['meter_worklet.js']), iceServers(key)]);
     this.context = context.value;
-    if (this.over) await this.context?.close();
+    if (this.over) await rest(this.context, []);
     const failed = [context, servers].find(({ status }) => status === 'rejected');
     if (failed !== undefined) throw failed.reason;
     this.servers = servers.value;
@@ -109,7 +109,8 @@ export class WebRtcConnection {
     this.gain = this.context.createGain();
     this.meter = new AudioWorkletNode(this.context, 'meter');
     this.meter.port.onmessage = ({ data }) => this.tick(data);
-    this.context.createMediaStreamSource(stream).connect(this.gain).connect(this.meter).connect(this.context.destination);
+    this.source = this.context.createMediaStreamSource(stream);
+    this.source.connect(this.gain).connect(this.meter).connect(this.context.destination);
     this.setGain();
   }
 
@@ -217,6 +218,6 @@ export class WebRtcConnection {
     if (this.channel !== undefined) this.channel.onclose = null;
     this.peer?.close();
     this.sink.srcObject = null;
-    if (this.context?.state !== 'closed') this.context?.close();
+    rest(this.context, [this.source, this.gain, this.meter]);
   }
 }

@@ -1,7 +1,7 @@
 // A session over one WebSocket: microphone samples go out, audio deltas go into the playback ring, and the server is told
 // to the sample what was played.
 
-import { latencyMs, runningContext } from '../audio/context.js';
+import { latencyMs, rest, runningContext } from '../audio/context.js';
 import { Fault, closeFault, httpFault } from '../model/faults.js';
 import { decode, encode } from '../model/pcm.js';
 import { PlaybackReports, keyOf } from '../model/playback_reports.js';
@@ -26,7 +26,7 @@ export class WebSocketConnection {
   /** What takes time and needs no microphone. */
   async prepare() {
     this.context = await runningContext(['playback_worklet.js', 'meter_worklet.js'], { sampleRate: RATE });
-    if (this.over) return void (await this.context.close());
+    if (this.over) return void (await rest(this.context, []));
     this.ring = new AudioWorkletNode(this.context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.ring.port.onmessage = ({ data }) => this.played(data);
     this.meter = new AudioWorkletNode(this.context, 'meter');
@@ -122,7 +122,7 @@ export class WebSocketConnection {
     this.socket?.close();
     this.microphone.onPcm = null;
     this.microphone.send(false);
-    this.context?.close();
+    rest(this.context, [this.ring, this.meter]);
     this.events.onClosed(fault);
   }
 }

@@ -12,6 +12,7 @@ export class LogView {
     this.pause = pause;
     this.log = log;
     this.key = '';
+    this.shown = new Map(); // number of an entry -> its element: one that is open stays open
     exportButton.addEventListener('click', () => this.download());
     clear.addEventListener('click', () => log.clear());
     this.panel = list.closest('details');
@@ -24,8 +25,33 @@ export class LogView {
     const found = this.log.matching(this.filter.value, SHOWN);
     this.count.textContent = `${found.length} shown, ${this.log.entries.length} kept`;
     const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 40;
-    this.list.replaceChildren(...found.map(entry));
+    this.place(found.map((entry) => this.elementOf(entry)));
     if (atEnd) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  elementOf(entry) {
+    let element = this.shown.get(entry.number);
+    if (element === undefined) {
+      element = made(entry);
+      this.shown.set(entry.number, element);
+    }
+    if (entry.times > 1) element.querySelector('.times').textContent = ` × ${entry.times}`;
+    return element;
+  }
+
+  /** Exactly these, in this order; what is there already is not touched. */
+  place(elements) {
+    const wanted = new Set(elements);
+    for (const [number, element] of this.shown) {
+      if (wanted.has(element)) continue;
+      element.remove();
+      this.shown.delete(number);
+    }
+    let next = this.list.firstElementChild;
+    for (const element of elements) {
+      if (element === next) next = next.nextElementSibling;
+      else this.list.insertBefore(element, next);
+    }
   }
 
   download() {
@@ -36,11 +62,11 @@ export class LogView {
   }
 }
 
-function entry({ direction, at, type, event, times }) {
+function made({ direction, at, type, event }) {
   const details = make('details', {}, make('summary', {},
     make('span', { className: 'time' }, (at / 1000).toFixed(3)),
     make('span', { className: `arrow ${direction}`, title: direction === 'in' ? 'from the server' : 'to the server' }, direction === 'in' ? '↓' : '↑'),
-    ` ${type}${times > 1 ? ` × ${times}` : ''}`));
+    ` ${type}`, make('span', { className: 'times' })));
   details.addEventListener('toggle', () => {
     if (details.open && details.children.length === 1) details.append(make('pre', {}, JSON.stringify(event, null, 2)));
   });

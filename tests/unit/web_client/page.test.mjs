@@ -35,6 +35,10 @@ test('filter words all have to be there, and -words must not', () => {
   assert.deepEqual(types('RESPONSE -done -out'), ['response.created']);
   assert.deepEqual(types(''), ['response.created', 'response.done', 'response.create']);
   assert.equal(log.matching('', 1).length, 1);
+  log.add('in', { type: 'output_audio_buffer.started' }, 4);
+  assert.deepEqual(types('out'), ['response.create']);
+  assert.deepEqual(types('-in'), ['response.create']);
+  assert.deepEqual(types('output'), ['output_audio_buffer.started']);
 });
 
 test('an export can be read back', () => {
