@@ -16,12 +16,14 @@ from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
 from session_server.runtime.offline import require_writable
 from session_server.runtime.own_certificate import names_of_this_machine
+from session_server.runtime.record_file import require_record
 from session_server.runtime.server import Server, serve as serve_until_told
 from session_server.runtime.workers.supervisor import Supervisor, serve as serve_with_workers
 
 
 def serve(options: argparse.Namespace) -> int:
     config = settings(options).config
+    require_record(config.observability)
     require_models(config)
     if config.server.workers > 1:
         run(serve_with_workers(config, _announce))

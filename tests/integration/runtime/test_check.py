@@ -51,6 +51,21 @@ async def test_missing_models_are_named_with_the_cure_and_the_port_is_still_trie
 
 
 @pytest.mark.asyncio
+async def test_a_record_that_cannot_be_written_is_named_with_the_cure(tmp_path: Path):
+    config = load().config  # without its models, so that nothing is tried
+    models = replace(config.models, folder=str(tmp_path))
+    for file, well in (("talks.jsonl", True), ("missing/talks.jsonl", False)):
+        log = replace(config.observability, record_file=str(tmp_path / file))
+        server = replace(config.server, port=0)
+        report = await check(replace(config, models=models, server=server, observability=log))
+        ok, detail, cure = finding(report, "record")
+        assert ok is well
+        assert str(tmp_path / file) in detail
+        assert ok or cure
+    assert not (tmp_path / "talks.jsonl").exists()
+
+
+@pytest.mark.asyncio
 async def test_a_port_held_by_something_else_is_named_with_the_cure():
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
