@@ -1,0 +1,185 @@
+"""`python -m loadgen.compiled MODULE [ARGUMENTS]`: a module run with the simulation's hot code compiled by mypyc.
+
+    python -m loadgen.compiled                                   compile only
+    python -m loadgen.compiled loadgen.speed --seconds 24        as `python -m loadgen.speed`, a half of its time
+    python -m loadgen.compiled loadgen.cli sweep --profile ...   as `session-loadgen sweep`
+
+`MODULES` are compiled in a copy of the packages, which is kept under a digest of all that went in, so changed source is
+compiled anew (minutes); only the newest copy is kept. The installation itself is not touched, and what runs there is the
+same source: same spec, same bytes. Needs mypy, setuptools and a C compiler. The present directory comes last in the
+module's path.
+
+What a compiled module cannot have: a protocol that is asked about by `isinstance`, or a name bound in a class body to
+another method. Values (`media.Value`), data read from YAML and enums stay as they are, and so do the modules around.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from session_server.errors import ConfigError
+
+PACKAGES = ("session_server", "engines", "loadgen")
+MODULES = tuple(
+    f"{folder}/{name}.py"
+    for folder, names in (
+        (
+            "session_server/core",
+            "context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback"
+            " response responses sending session spoken_answers tool_calls truncation turn_taking user_turns works",
+        ),
+        (
+            "session_server/scheduler",
+            "chunking cost_model credits demand lead_cap playhead policy policy_deadline policy_fcfs policy_liveserve"
+            " stage_queue urgency",
+        ),
+        (
+            "session_server/runtime",
+            "host job_table pipeline_parts response_pipeline runaway seam speech_path stage_runner streamed_speech"
+            " turn_admission watchdog",
+        ),
+        ("session_server/runtime/simulation", "network seat sim_session speech_edges virtual_loop"),
+        ("engines/sim", "scripted scripted_base scripted_thinker"),
+        ("loadgen", "driver_sim"),
+        ("loadgen/users", "acks listener notes player user"),
+    )
+    for name in names.split()
+)
+"""What a simulated second is spent in, relative to the packages' parent."""
+
+_DONE = "compiled"
+"""A file in a copy that is whole. Only folders with it are ever deleted."""
+_MYPY = "[mypy]\nignore_missing_imports = true\nfollow_imports = silent\n"
+
+
+def source_root() -> Path:
+    """The folder that holds our packages."""
+    return Path(__file__).resolve().parents[1]
+
+
+def missing() -> str | None:
+    """What compiling lacks here, or None."""
+    for module, package in (("mypyc", "mypy"), ("setuptools", "setuptools")):
+        if importlib.util.find_spec(module) is None:
+            return f"compiling needs {package}: pip install {package}"
+    compiler = os.environ.get("CC", "cc").split()[0]
+    return (
+        None if shutil.which(compiler) else f"compiling needs a C compiler: there is no {compiler}"
+    )
+
+
+def digest(root: Path, modules: Sequence[str] = MODULES) -> str:
+    """Another one whenever a source file, the list of modules, Python or mypy is another."""
+    found = hashlib.sha256(f"{sys.version} {_mypy_version()} {' '.join(modules)}".encode())
+    for path in _sources(root):
+        found.update(f"\n{path.relative_to(root)}\n".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def compiled_tree(into: Path, modules: Sequence[str] = MODULES) -> Path:
+    """A copy of the packages in a folder of `into`, with `modules` compiled; made when it is not there yet. Raises
+    ConfigError when something is missing or the compiler fails."""
+    root, into = source_root(), into.resolve()
+    tree = into / digest(root, modules)
+    if (tree / _DONE).is_file():
+        return tree
+    lacks = missing()
+    if lacks is not None:
+        raise ConfigError(lacks)
+    part = tree.with_name(f"{tree.name}.{os.getpid()}")
+    try:
+        _copy(root, part)
+        _compile(part, modules)
+        (part / _DONE).write_text("\n".join(modules))
+        for old in into.glob(f"*/{_DONE}"):
+            if old.parent not in (part, tree):
+                shutil.rmtree(old.parent, ignore_errors=True)
+        if not tree.exists():  # another process may have been faster
+            part.rename(tree)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return tree
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((root / package).rglob("*.py"))
+    for folder in (root / "configs", root / "session_server" / "configs"):
+        yield from sorted(folder.rglob("*.yaml"))
+
+
+def _copy(root: Path, tree: Path) -> None:
+    for path in _sources(root):
+        copy = tree / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _compile(tree: Path, modules: Sequence[str]) -> None:
+    (tree / "mypy.ini").write_text(_MYPY)
+    environment = {"MYPYC_OPT_LEVEL": "2", "MYPYC_DEBUG_LEVEL": "0", **os.environ}
+    command = [sys.executable, "-P", "-m", "mypyc", *modules]
+    console = Console(stderr=True, highlight=False)
+    with console.status(f"compiling {len(modules)} modules: some minutes, once"):
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "error" in line]
+        raise ConfigError(
+            f"mypyc failed: {said[0] if said else (done.stderr or done.stdout)[-300:]}"
+        )
+    shutil.rmtree(tree / "build")
+    shutil.rmtree(tree / ".mypy_cache", ignore_errors=True)
+
+
+def _mypy_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mypy")
+    except PackageNotFoundError:
+        return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        tree = compiled_tree(options.into)
+    except ConfigError as fault:
+        Console(stderr=True, highlight=False).print(str(fault))
+        return 2
+    if not options.command:
+        Console(highlight=False).print(f"compiled: {tree}", soft_wrap=True)
+        return 0
+    path = [str(tree), os.environ.get("PYTHONPATH", ""), os.getcwd()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    os.execve(sys.executable, [sys.executable, "-P", "-m", *options.command], environment)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m loadgen.compiled",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--into", type=Path, default=Path("build/compiled"), help="where the copy is kept"
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="MODULE [ARGUMENTS]", help="what to run there"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
