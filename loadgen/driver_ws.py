@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.frames import CloseCode
 
 from loadgen.driving import LEAD_EVERY_NS, LEAD_SAMPLES, OPEN_S, Load, LoadRun, Outcome
 from loadgen.server_probe import ServerProbe
@@ -86,7 +87,7 @@ class WsDriver:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
-        user.closed(_why(socket), self._clock.now())
+        user.closed(why_closed(socket), self._clock.now())
         self.outcome.records.append(user.finish())
 
     async def _speak(
@@ -131,7 +132,11 @@ class WsDriver:
             await socket.send(message)
 
 
-def _why(socket: ClientConnection) -> str:
+def why_closed(socket: ClientConnection) -> str:
+    """For `error_kinds`: the server's close code, or what ended the connection without one."""
+    sent, received = socket.protocol.close_sent, socket.protocol.close_rcvd
+    if received is None and sent is not None and sent.code == CloseCode.INTERNAL_ERROR:
+        return "closed:no pong"  # ours: the server answered no ping in time
     return f"closed:{socket.close_code if socket.close_code is not None else 'lost'}"
 
 

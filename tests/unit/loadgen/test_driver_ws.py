@@ -10,9 +10,12 @@ import json
 import numpy as np
 import pytest
 from aiohttp import WSMsgType, web
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.utils import accept_key
 
 from loadgen.cli import main
-from loadgen.driver_ws import WsDriver
+from loadgen.driver_ws import WsDriver, why_closed
 from loadgen.driving import Load, RunFailed
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
@@ -257,3 +260,31 @@ def test_no_server_is_one_clear_line_and_exit_code_3(capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "is the server running?" in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_answers_no_ping_is_told_apart_from_a_lost_connection():
+    """Both were `closed:1006`, though in one case the load generator itself had hung up."""
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        (key,) = (line.split(": ")[1] for line in head.splitlines() if "Sec-WebSocket-Key" in line)
+        answer = (
+            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept_key(key)}"
+        )
+        writer.write(f"HTTP/1.1 101 Switching Protocols\r\n{answer}\r\n\r\n".encode())
+        if "/lost" in head:
+            writer.close()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0)
+    async with server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for path, why in (("/deaf", "closed:no pong"), ("/lost", "closed:1006")):
+            async with connect(
+                url + path, proxy=None, ping_interval=0.05, ping_timeout=0.05, close_timeout=0.1
+            ) as socket:
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+            assert why_closed(socket) == why
