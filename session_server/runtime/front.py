@@ -79,6 +79,7 @@ class Front:
         self.address: Address | None = None
         self._asked: dict[str, asyncio.Future[SessionOpened | SessionRefused]] = {}
         self._runner: web.AppRunner | None = None
+        self._site: web.TCPSite | None = None
         self._record: RecordFile | None = None
         self._lag = LoopLag(self._on_lag)
 
@@ -129,7 +130,7 @@ class Front:
     async def _bind(self, runner: web.AppRunner) -> None:
         server, place = self._config.server, self._place
         port = place.port or server.port
-        site = web.TCPSite(
+        self._site = web.TCPSite(
             runner,
             server.host,
             port,
@@ -138,7 +139,7 @@ class Front:
             reuse_port=None if place.alone else True,
         )
         try:
-            await site.start()
+            await self._site.start()
         except OSError as error:
             raise cannot_listen(server.host, port, error) from None
         self.address = Address(server.host, runner.addresses[0][1], self.tls is not None)
@@ -153,6 +154,12 @@ class Front:
         self._metrics.watch("input_backlog_seconds", self._input_backlog_s)
         if self.drain.phase is Phase.SERVING:
             self.registry.open()
+
+    async def leave_port(self) -> None:
+        """Take no new connection; what is open stays. Idempotent."""
+        site, self._site = self._site, None
+        if site is not None:
+            await site.stop()
 
     async def close(self) -> None:
         """End what is left, without waiting for answers. Idempotent."""

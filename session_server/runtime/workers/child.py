@@ -57,6 +57,11 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_open(self) -> bool:
+        """It lets sessions in."""
+        return self._open.is_set()
+
     async def begin(self, end: socket.socket, begin: Begin) -> None:
         """The first message."""
         self._desk.joined(self._peer)

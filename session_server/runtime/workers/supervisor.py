@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import pickle
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from session_server.clock import MonotonicClock, unix_seconds
 from session_server.config import Config
-from session_server.errors import SessionServerError
+from session_server.errors import ConfigError, SessionServerError
 from session_server.observability.host_report import HostReport
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics, installed_version
@@ -45,6 +46,8 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _SOUND_S = 60.0
 """A worker that lived so long was no fault of the start: the next pause is the shortest again."""
+_SOCKET_NAME_BYTES = 100
+"""Systems allow 103 to 107."""
 _END_MARGIN_S = 15.0
 """Beyond the drain: connections close, calls free what they hold, the interpreter ends."""
 
@@ -105,7 +108,7 @@ class Supervisor:
         default_session(self.config, voices(self.config.models.voices))
         self.tls = server_tls(self.config)
         self._port = SharedPort(server.host, server.port)
-        self._folder = Path(tempfile.mkdtemp(prefix="session-server-"))
+        self._folder = _private_folder(server.workers)
         first = [asyncio.get_running_loop().create_future() for _ in range(server.workers)]
         self._keepers = [
             asyncio.create_task(self._keep(slot, there)) for slot, there in enumerate(first)
@@ -117,9 +120,9 @@ class Supervisor:
             loading.cancel()
             await asyncio.gather(loading, return_exceptions=True)
         watch_host(self.host, self.metrics)
-        self._lag.start()
         gc.collect()
         gc.freeze()  # models and code live as long as the process
+        self._lag.start()
         self.address = Address(server.host, self._port.port, self.tls is not None)
         self._open = True
         self._tell_all(OpenDoor())
@@ -254,6 +257,20 @@ class Supervisor:
         self.metrics.count("event_loop_lag_seconds", value=seconds)
         if seconds * 1000 >= self.config.observability.loop_lag_ms:
             _log.warning("the event loop stood still for %.0f ms", seconds * 1000)
+
+
+def _private_folder(workers: int) -> Path:
+    """A new folder that only this user can enter, for the workers' own sockets. Raises ConfigError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="session-server-"))
+    except OSError as fault:
+        raise ConfigError(f"server.workers: no temporary folder: {fault.strerror}") from None
+    if len(os.fsencode(socket_of(folder, workers))) > _SOCKET_NAME_BYTES:
+        folder.rmdir()
+        raise ConfigError(
+            f"server.workers: {folder.parent} is too long a name for sockets: set TMPDIR to a shorter one"
+        )
+    return folder
 
 
 async def serve(config: Config, work: Callable[[Supervisor], Awaitable[bool]]) -> None:

@@ -69,6 +69,7 @@ class Worker:
         self._begin: asyncio.Future[Begin] = asyncio.get_running_loop().create_future()
         self._lost = asyncio.Event()
         self._told_early = False
+        self._leaving: asyncio.Future[None] | None = None
         self._link: Link[FromSupervisor] | None = None
         self._front: Front | None = None
         self._metrics: Metrics | None = None
@@ -114,7 +115,7 @@ class Worker:
         )
         telling = asyncio.create_task(self._tell())
         try:
-            with signals_to(front.drain.request):
+            with signals_to(lambda: self._on_signal(front)):
                 if self._told_early:
                     front.drain.force()
                 await front.listen()
@@ -128,6 +129,11 @@ class Worker:
             self._tell_once(0)
             if self._lost.is_set():
                 _tidy(folder, place.slot)
+
+    def _on_signal(self, front: Front) -> None:
+        """This worker alone is to end: the others get what comes to the port from now on."""
+        front.drain.request()
+        self._leaving = asyncio.ensure_future(front.leave_port())
 
     async def _until_the_end(self, front: Front) -> None:
         told = asyncio.ensure_future(front.drain.requested())

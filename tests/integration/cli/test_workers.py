@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,12 @@ pytestmark = pytest.mark.integration
 TWO = ("--workers", "2")
 
 
-def folders() -> set[Path]:
-    """The private folders of servers with workers that are there now."""
-    return set(Path(tempfile.gettempdir()).glob("session-server-*"))
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the server makes its private folder; short, since names of sockets are. When the server is gone it is, too."""
+    with tempfile.TemporaryDirectory(prefix="ss") as made:
+        yield Path(made)
+        assert list(Path(made).glob("session-server-*")) == []
 
 
 def everything(client: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
@@ -44,10 +48,14 @@ def everything(client: ClientConnection) -> tuple[list[dict[str, Any]], int | No
         return said, closed.rcvd.code if closed.rcvd is not None else None
 
 
-def test_sigterm_lets_the_answers_of_every_worker_end_and_leaves_nothing(tmp_path: Path):
-    before = folders()
+def test_sigterm_lets_the_answers_of_every_worker_end_and_leaves_nothing(
+    tmp_path: Path, folder: Path
+):
     record = {"SESSION_SERVER__OBSERVABILITY__RECORD_FILE": str(tmp_path / "talks.jsonl")}
-    with served(*TWO, SESSION_SERVER__DRAIN__ANSWER_S="300", **record) as (process, url):
+    with served(*TWO, TMPDIR=str(folder), SESSION_SERVER__DRAIN__ANSWER_S="300", **record) as (
+        process,
+        url,
+    ):
         workers = psutil.Process(process.pid).children()
         assert len(workers) == 2
         with ExitStack() as stack:
@@ -62,7 +70,6 @@ def test_sigterm_lets_the_answers_of_every_worker_end_and_leaves_nothing(tmp_pat
                 assert code == 1001
         assert process.wait(timeout=HANG_S) == 0
         assert psutil.wait_procs(workers, timeout=HANG_S)[1] == []
-        assert folders() <= before
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"talks.w0.jsonl", "talks.w1.jsonl"}
     heads = sum(
@@ -88,9 +95,8 @@ def test_a_second_signal_ends_all_workers_at_once():
         assert psutil.wait_procs(workers, timeout=HANG_S)[1] == []
 
 
-def test_when_the_supervisor_is_killed_each_client_hears_why_and_no_worker_stays():
-    before = folders()
-    with served(*TWO) as (process, url), connect(url) as client:
+def test_when_the_supervisor_is_killed_each_client_hears_why_and_no_worker_stays(folder: Path):
+    with served(*TWO, TMPDIR=str(folder)) as (process, url), connect(url) as client:
         workers = psutil.Process(process.pid).children()
         client.recv(timeout=HANG_S)
         ask_for_an_answer(client)
@@ -102,7 +108,14 @@ def test_when_the_supervisor_is_killed_each_client_hears_why_and_no_worker_stays
         (done,) = [event["response"] for event in said if event["type"] == "response.done"]
         assert done["status"] == "failed"
         assert psutil.wait_procs(workers, timeout=HANG_S)[1] == []
-        assert folders() <= before
+
+
+def test_a_folder_whose_name_is_too_long_for_sockets_is_one_line(tmp_path: Path):
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    done = run("serve", "--config", "sim.yaml", "--port", "0", *TWO, TMPDIR=str(long))
+    one_line(done, 2, "is too long a name for sockets: set TMPDIR")
+    assert list(long.glob("session-server-*")) == []
 
 
 def test_a_port_in_use_is_one_line_before_any_worker_begins():

@@ -6,13 +6,15 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
+import aiohttp
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from session_server.runtime.place import slot_of
 from session_server.runtime.workers import child as child_module
+from session_server.runtime.workers.child import Child
 from tests.integration.runtime.workers.conftest import LIMIT, TwoWorkers, until
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller
@@ -135,11 +137,12 @@ async def test_a_killed_worker_takes_its_sessions_with_it_and_no_others(workers:
         await kept.hear(answer, 0.1)
         await lost.hear(await lost.ask("something long"), 0.1)
         await workers.metrics(1)  # so that the host knows what the lost one counted
-        os.kill(workers.server.children[0].pid, signal.SIGKILL)
+        old = workers.server.children[0]
+        os.kill(old.pid, signal.SIGKILL)
         assert (await lost.closed())[0] == 1006
         await until(lambda: len(workers.server.desk) == 1)
         await kept.hear(answer, 0.5)
-        async with await again(workers, 0) as late:
+        async with await again(workers, 0, old) as late:
             await assert_answers(late, "back again")
         await kept.send({"type": "response.cancel"})
         await kept.ended(answer)
@@ -154,25 +157,30 @@ async def test_a_killed_worker_takes_its_sessions_with_it_and_no_others(workers:
         assert fallen == []
 
 
-async def again(workers: TwoWorkers, slot: int):
-    """A connection to a worker that has just been begun again."""
-    await until(
-        lambda: slot in workers.server.children and workers.server.children[slot].listening.is_set()
-    )
-    while True:
-        status, _ = await workers.get(slot, "/readyz")
-        if status == 200:
-            return workers.calling(slot)
-        await asyncio.sleep(0.01)
+async def again(workers: TwoWorkers, slot: int, old: Child) -> AbstractAsyncContextManager[Caller]:
+    """A connection to the worker that has taken the place of an old one."""
+    children = workers.server.children
+    await until(lambda: children.get(slot) not in (None, old) and children[slot].is_open)
+    return workers.calling(slot)
 
 
-async def test_a_worker_told_to_end_drains_alone_and_another_takes_its_place(workers: TwoWorkers):
-    async with workers.calling(0) as kept, workers.calling(1) as idle:
-        old = workers.server.children[1].pid
-        os.kill(old, signal.SIGTERM)
-        assert (await idle.closed())[0] == 1001
-        await until(lambda: 1 in workers.server.children and workers.server.children[1].pid != old)
-        async with await again(workers, 1) as late:
+async def test_a_worker_told_to_end_drains_alone_and_the_other_gets_what_comes(workers: TwoWorkers):
+    async with workers.calling(0) as kept, workers.calling(1) as ending:
+        answer = await ending.ask("something long")
+        await ending.hear(answer, 0.1)
+        old = workers.server.children[1]
+        os.kill(old.pid, signal.SIGTERM)
+        async with workers.http(1) as http:
+            while (await http.get("/readyz")).status == 200:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+        address = workers.server.address
+        assert address is not None
+        for _ in range(12):  # each on a connection of its own
+            async with aiohttp.ClientSession() as http, http.get(f"{address.http}/readyz") as ready:
+                assert ready.status == 200
+        await ending.send({"type": "response.cancel"})
+        assert (await ending.closed())[0] == 1001
+        async with await again(workers, 1, old) as late:
             await assert_answers(late, "hello")
         await assert_answers(kept, "still here")
 
@@ -186,7 +194,6 @@ async def test_a_worker_that_stands_still_is_killed_and_another_takes_its_place(
         os.kill(stuck.pid, signal.SIGSTOP)
         await stuck.watch()
         assert (await lost.closed())[0] == 1006
-        await until(lambda: workers.server.children.get(1) not in (None, stuck))
-        async with await again(workers, 1) as late:
+        async with await again(workers, 1, stuck) as late:
             await assert_answers(late, "hello")
         await assert_answers(kept, "still here")
