@@ -18,6 +18,7 @@ import gc
 import json
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -270,6 +271,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else the server would outlive us
     settings = arm_of("set", options.set).settings
     own, ours = cores()
     os.sched_setaffinity(0, ours)
