@@ -44,6 +44,7 @@ BAR_MS = 20.0
 HOPELESS_MS = 150.0
 MS = 1e6
 ANSWER_WORDS = 600
+BATCH = 32
 JUDGE_EVERY = 8
 APART_S = 0.06
 SETTLE_S = 2.0
@@ -89,10 +90,11 @@ def server_of(
 ) -> Iterator[str]:
     """A server of the point's settings on its core; its URL."""
     config = yaml.safe_load((ROOT / "configs/sim.yaml").read_text())
-    config["graph"]["stages"]["thinker"]["options"] = {
-        "words": ANSWER_WORDS, "max_tokens": 4 * ANSWER_WORDS, "slots": 256,
-    }  # fmt: skip
-    config["scheduler"] |= {"max_sessions": 256, "cores": 64}
+    for name in ("thinker", "talker", "codec", "vocoder"):  # the engines are not what is measured
+        config["graph"]["stages"][name] |= {"max_batch": BATCH, "options": {"max_batch": BATCH}}
+    words = {"words": ANSWER_WORDS, "max_tokens": 4 * ANSWER_WORDS, "slots": 256}
+    config["graph"]["stages"]["thinker"]["options"] |= words
+    config["scheduler"] |= {"max_sessions": 256, "admission": False}
     config["vad"] = {"engine": point.vad}
     config["webrtc"] = {"host_addresses": ["127.0.0.1"], "max_setups": 4}
     if point.path != "present":
