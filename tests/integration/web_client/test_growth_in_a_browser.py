@@ -1,4 +1,4 @@
-"""A page that stays open does not grow: over thousands of turns, over many connections, and (soak) over minutes of talk.
+"""A page that stays open does not grow: over hundreds of turns, over many connections, and (soak) over minutes of talk.
 
 The short forms run always. The long one talks for `SESSION_SERVER_SOAK` seconds (300 where it is no number) on each transport:
 `SESSION_SERVER_SOAK=300 pytest -m soak tests/integration/web_client`.
@@ -26,12 +26,12 @@ MINUTES_S = float(_SOAK) if _SOAK.isdigit() else 300.0
 
 
 @pytest.mark.integration
-def test_thousands_of_turns_do_not_fill_the_page(running: ServerInAThread, open_page: Opener):
+def test_hundreds_of_turns_do_not_fill_the_page(running: ServerInAThread, open_page: Opener):
     page = open_page(running.url, "websocket")
     page.locator("#log-panel > summary").click()
-    page.evaluate(FILL, 450)
+    page.evaluate(FILL, 220)
     full = holdings(page)
-    page.evaluate(FILL, 450)
+    page.evaluate(FILL, 220)
     later = holdings(page)
     kept = page.evaluate(KEPT)
     assert all(kept[name] <= BOUNDS[name] for name in BOUNDS), kept
@@ -75,7 +75,7 @@ def test_connections_leave_nothing_in_the_page(
 def test_minutes_of_talk_do_not_fill_the_page(open_page: Opener, transport: str):
     with serving(core__max_session_ms=0) as server:
         page = open_page(server.url, transport)
-        page.evaluate(FILL, 450)
+        page.evaluate(FILL, 220)
         page.click("#connect")
         state(page, *OPEN)
         seen = []

@@ -67,17 +67,27 @@ def relay(tmp_path: Path) -> Iterator[str]:
         "--no-cli", "--log-file=stdout", f"--pidfile={tmp_path / 'pid'}", f"--userdb={tmp_path / 'db'}",
         "--min-port=49152", "--max-port=65535",
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "listener opened" in line.lower() and "udp" in line.lower():
-            break
-    drain = subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
-    yield f"turn:127.0.0.1:{port}?transport=udp"
-    process.terminate()
-    process.wait(timeout=20)
-    drain.wait(timeout=20)
-    process.stdout.close()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until_it_answers(port)
+            yield f"turn:127.0.0.1:{port}?transport=udp"
+        finally:
+            process.terminate()
+
+
+def until_it_answers(port: int) -> None:
+    """Ask for a binding until there is an answer."""
+    request = bytes.fromhex("000100002112a442") + bytes(12)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(0.2)
+        for _ in range(300):
+            try:
+                asking.sendto(request, ("127.0.0.1", port))
+                asking.recv(1500)
+            except OSError:  # not there yet
+                continue
+            return
+    pytest.fail("the TURN server does not answer")
 
 
 def test_a_browser_behind_a_relay_can_talk(relay: str, open_page: Opener):
