@@ -29,6 +29,9 @@ from loadgen.wire_client import Lines
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 
+SILENT_NS = 5 * NS_PER_S
+"""A server sends audio without a pause: one that does not for so long is gone. ICE would take half a minute."""
+
 
 class RtcDriver:
     """Runs a load against one server's calls. `outcome`: what there is so far; of a run that was cancelled, all there is.
@@ -158,6 +161,8 @@ class Caller:
             turns = client.user.turns_ended
             run.turns_ended(turns - ended)
             ended = turns
+            if self._clock.now() - port.heard_at > SILENT_NS:
+                self._end("closed:lost")
         if client.lost:
             port.vanish()
 

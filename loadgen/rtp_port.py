@@ -61,6 +61,8 @@ class RtpPort:
     ) -> None:
         self.arrivals = Arrivals()
         self.received = 0
+        self.heard_at = clock.now()
+        """When the last packet came."""
         self._receiver = peer.getReceivers()[0]
         self._dtls: Any = self._receiver.transport
         self._connection: Any = self._dtls.transport._connection
@@ -116,7 +118,7 @@ class RtpPort:
         if not ours or self._dtls._rx_srtp is None:
             self._others(data, component)
             return
-        now = self._clock.now()
+        now = self.heard_at = self._clock.now()
         self.arrivals.add(int.from_bytes(data[4:8], "big"), now)
         fate = self._network.fate(self._rng)
         if fate == 0:

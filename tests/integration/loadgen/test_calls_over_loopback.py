@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from loadgen import driver_webrtc
 from loadgen.bad_network import BadNetwork
 from loadgen.driver_webrtc import RtcDriver
 from loadgen.driving import Load, Outcome, RunFailed
@@ -126,6 +127,32 @@ async def test_callers_who_vanish_are_noticed_and_free_everything(serve: OpenSer
         assert [turn.ended for one in outcome.records for turn in one.turns] == ["left", "left"]
         await until(lambda: len(server.registry) == 0)
         await until(lambda: threads() == before)
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_vanishes_ends_the_call(
+    serve: OpenServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(driver_webrtc, "SILENT_NS", 500 * MS)
+    async with serve(**ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
+        calls = server.calls
+        assert calls is not None
+
+        async def cut_the_line() -> None:
+            await until(
+                lambda: any(
+                    live.call.outbox.playout.next_index > 20 for live in calls._live.values()
+                )
+            )
+            for live in calls._live.values():
+                for transceiver in live.call._peer.getTransceivers():
+                    for protocol in transceiver.receiver.transport.transport._connection._protocols:
+                        protocol.transport.abort()
+
+        cutting = asyncio.create_task(cut_the_line())
+        outcome = await call(server, Plan.even(1, turn_detection=VAD), starts=[0.0])
+        await cutting
+        assert outcome.records[0].errors == {"closed:lost": 1}
 
 
 @pytest.mark.asyncio
