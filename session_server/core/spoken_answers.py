@@ -51,11 +51,11 @@ class SpokenAnswers:
     # -- heard text
 
     def heard_text(self, response: Response) -> str:
-        """What the listener heard of a response; all of it where nothing sounds."""
+        """What the listener heard of a response; all of it where nothing sounds. Onlookers may ask."""
         if not response.spoken_aloud:
             return response.spoken.text
         ledger = response.ledger
-        frontier = ledger.played(self._context.now)
+        frontier = ledger.seen(self._context.now).played
         if response.client_cut is not None:
             frontier = response.client_cut
         return response.spoken.heard(frontier, ledger.generated).text

@@ -1,7 +1,8 @@
 """Any interleaving of client, engine, transport, timers and disconnects keeps the session's invariants.
 
 The engine is simulated from the actions: what was asked for may be answered, failed, or left alone, in any order;
-results of cancelled work may still arrive. The transport writes when it likes, and obeys purges.
+results of cancelled work may still arrive. The transport writes when it likes, and obeys purges. At the end a second session
+lives through the same events, with nobody looking at it, and does the same.
 """
 
 from dataclasses import replace
@@ -85,6 +86,7 @@ class SessionMachine(RuleBasedStateMachine):
     def begin(self, settings: SessionSettings, params: CoreParams) -> None:
         self.now = 10**9
         self.settings, self.params = settings, params
+        self.first_settings = settings
         self.session = Session(settings, params, SequentialIds(), self.now)
         self.observer = Observer()
         self.input_end = 0
@@ -99,6 +101,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.items: list[str] = []
         self.call_ids: list[str] = []
         self.last: list[a.Action] = []
+        self.past: list[tuple[int, e.Event | None, list[a.Action]]] = []
         self.held = False
 
     # -- plumbing
@@ -152,7 +155,15 @@ class SessionMachine(RuleBasedStateMachine):
             assert len(heard) in (frontier // WORD, (frontier + 23) // WORD)  # 23: less than 1 ms
 
     def feed(self, event: e.Event) -> None:
-        self.act(self.session.handle(event, self.now))
+        found = self.session.handle(event, self.now)
+        self.past.append((self.now, event, found))
+        self.act(found)
+
+    def deadline(self, due: int) -> None:
+        self.now = max(self.now, due)
+        found = self.session.on_deadline(self.now)
+        self.past.append((self.now, None, found))
+        self.act(found)
 
     def client(self, event: e.Event, *answers: type) -> None:
         """A client event gets exactly one answer or one error (B22)."""
@@ -186,8 +197,7 @@ class SessionMachine(RuleBasedStateMachine):
             due = self.session.next_deadline()
             if due is None or due > instant:
                 break
-            self.now = max(self.now, due)
-            self.act(self.session.on_deadline(self.now))
+            self.deadline(due)
         else:
             raise AssertionError("deadlines never come to rest")
         self.now = max(self.now, instant)
@@ -536,6 +546,12 @@ class SessionMachine(RuleBasedStateMachine):
                 assert timers.get(Timer.PACE, response.id) is not None, "nobody sends the rest"
             assert not ledger.paused or self.session.state is TurnState.DUCKED, "held back for ever"
 
+    @rule(index=st.integers(0, 5))
+    def somebody_looks(self, index: int) -> None:
+        """The shell, for a metric or to find what a client names."""
+        for item_id in self.items[-1 - index : len(self.items) - index]:
+            self.session.item(item_id)
+
     @invariant()
     def frontier_is_ordered(self) -> None:
         if not hasattr(self, "session"):
@@ -551,11 +567,18 @@ class SessionMachine(RuleBasedStateMachine):
             return
         limit = self.now + 2 * 3_600 * 10**9
         while (due := self.session.next_deadline()) is not None and due <= limit:
-            self.now = max(self.now, due)
-            self.act(self.session.on_deadline(self.now))
+            self.deadline(due)
         assert self.session.state in AT_REST, self.session.state
         if self.session.state is TurnState.LISTENING:
             self.observer.finish()
+        self.relive()
+
+    def relive(self) -> None:
+        """The same events at the same instants, without onlookers: the same actions."""
+        twin = Session(self.first_settings, self.params, SequentialIds(), 10**9)
+        for at, event, found in self.past:
+            again = twin.on_deadline(at) if event is None else twin.handle(event, at)
+            assert again == found, (event, found, again)
 
 
 TestSession = SessionMachine.TestCase

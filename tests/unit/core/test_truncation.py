@@ -227,6 +227,22 @@ def test_operator_who_trusts_claims_gets_audio_as_fast_as_it_is_made():
         assert d.sent_samples(rid) > before
 
 
+@pytest.mark.parametrize("look", ["snapshot", "item"])
+def test_looking_at_a_session_between_two_events_moves_nothing(look):
+    """A metric did, and the item that a client named: a replay of the record came to another place."""
+    places = []
+    for watched in (True, False):
+        d, rid, item, ack = acking(finished=False, heard_ms=0)
+        ack(0)
+        d.wait(8)
+        d.feed(e.TextGenerated(rid, " more"))
+        if watched:
+            getattr(d.session, look)(rid if look == "snapshot" else item)
+        d.wait(8)
+        places.append(ack(0).snapshot)
+    assert places[0] == places[1]
+
+
 def test_playback_end_is_told_when_the_final_ack_reaches_it():
     d, rid, _, ack = acking(1.0)
     ack(300)
