@@ -41,6 +41,11 @@ _REANCHOR = INPUT_RATE * 150 // 1000
 """Arrival times jitter; beyond this the microphone's stream has a hole."""
 _CUT_GRACE = INPUT_RATE // 5
 """What was sent goes on sounding for a while after a cut: network and device buffers."""
+_UNHEARD = 0.05
+_FAINT = 48
+"""A frame that is less likely to be speech, and whose peak at int16 scale (-57 dBFS) is lower, interrupts nobody, echo or not."""
+_LINGER_FRAMES = 30
+"""So long such frames are still looked at: what comes between words teaches the path, too."""
 _QUIET = 12
 """Peak at int16 scale below which a frame holds nothing to judge."""
 
@@ -63,7 +68,7 @@ _NOT_ECHO = EchoVerdict(False)
 
 
 class EchoGuard:
-    """One session's guard. Costs nothing while nothing plays."""
+    """One session's guard. Costs nothing while nothing plays, or nobody speaks."""
 
     def __init__(self) -> None:
         self._reference = PlaybackReference()
@@ -75,6 +80,7 @@ class EchoGuard:
         self._coherence = 0.0
         self._doubt = 0
         self._active = False
+        self._unheard = _LINGER_FRAMES
 
     @property
     def delay_ms(self) -> float | None:
@@ -92,9 +98,17 @@ class EchoGuard:
         """A fence: what has not sounded by now never will, but for what is already on its way."""
         self._reference.truncate(to_position(now_ns) + _CUT_GRACE)
 
-    def check(self, frame: Int16, end_ns: int) -> EchoVerdict:
-        """Judge the next frame of the microphone, which ended at `end_ns`."""
+    def check(self, frame: Int16, end_ns: int, probability: float = 1.0) -> EchoVerdict:
+        """Judge the next frame of the microphone, which ended at `end_ns` and is speech with that probability.
+
+        Frames that nobody takes for speech cost nothing: a call where one side listens is silent on that side.
+        """
         newest = self._place(end_ns) + AHEAD * FRAME_SAMPLES
+        faint = probability < _UNHEARD and int(np.abs(frame).max()) < _FAINT
+        self._unheard = self._unheard + 1 if faint else 0
+        if self._unheard > _LINGER_FRAMES:
+            self._reference.forget_before(newest - REACH - 2 * FRAME_SAMPLES)
+            return _NOT_ECHO
         if not self._reference.sounds_between(newest - REACH, newest):
             self._reference.forget_before(newest - REACH)
             self._active = False

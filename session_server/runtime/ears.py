@@ -105,7 +105,7 @@ class Ears:
         self, frame: np.ndarray[tuple[int], np.dtype[np.int16]], end: int, now: int
     ) -> SpeechProbability:
         probability = self._vad.probability(frame)
-        echo = self.echo is not None and self.echo.check(frame, now).is_echo
+        echo = self.echo is not None and self.echo.check(frame, now, probability).is_echo
         return SpeechProbability(end, 0.0 if echo else probability, echo)
 
     def _raw(self, data: bytes) -> bytes:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from session_server.transports.webrtc.limits import RTP_STEP
-from session_server.transports.webrtc.reorder import MOST_HELD, Incoming, ReorderWindow
+from session_server.transports.webrtc.reorder import (
+    LONGEST_STOP_S,
+    MOST_HELD,
+    PATIENCE_S,
+    Incoming,
+    ReorderWindow,
+)
 
 pytestmark = pytest.mark.property
 
@@ -80,7 +86,9 @@ def test_jitter_loses_nothing_and_losses_stop_nothing_for_long(
     assert going.window.lost == sum(lost for *_, lost in going.out)
     for (at, number, _), (then, following, lost) in zip(going.out, going.out[1:], strict=False):
         assert lost == following - number - 1
-        assert then - at <= FRAME_S * lost + 0.05 + 1e-9
+        way_s = FRAME_S * (lost + 1) + JITTER_S
+        waiting_s = min(LONGEST_STOP_S, FRAME_S * lost + PATIENCE_S) if lost else 0.0
+        assert then - at <= max(way_s, waiting_s) + 1e-9
 
 
 @given(

@@ -253,13 +253,16 @@ class Call:
             self._ask_for_a_sign()
 
     async def _read_figures(self) -> int:
-        """Take over the round trip time; the number of packets that have come so far."""
+        """Take over round trip time and losses; the number of packets that have come so far."""
         packets = 0
         for entry in (await self._peer.getStats()).values():
             if entry.type == "transport":
                 packets += entry.packetsReceived
-            elif entry.type == "remote-inbound-rtp" and entry.roundTripTime is not None:
-                self.outbox.delay.round_trip(entry.roundTripTime)
+            elif entry.type == "remote-inbound-rtp":
+                if entry.roundTripTime is not None:
+                    self.outbox.delay.round_trip(entry.roundTripTime)
+                if self._audio is not None:
+                    self._audio.peer_misses(entry.fractionLost / 256)
         return packets
 
     def _ask_for_a_sign(self) -> None:

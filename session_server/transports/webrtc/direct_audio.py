@@ -27,6 +27,8 @@ from session_server.transports.webrtc.ticker import Ticker
 
 _HEADER = struct.Struct("!BBHLL")
 _VERSION = 0x80
+LEAST_LOSS_PERCENT = 2
+"""Below this, bits that repair lost packets are better spent on the sound."""
 
 
 class QuietTrack(MediaStreamTrack):
@@ -60,6 +62,7 @@ class DirectAudio:
         self._loop = asyncio.get_running_loop()
         self._payload_type: int | None = None
         self._released = False
+        self._loss_percent = 0
         self._sequence = secrets.randbelow(1 << 15)
         """Begins in the lower half: SRTP would not survive a wrap within the first packets."""
         self.clock = RtpClock()
@@ -102,6 +105,14 @@ class DirectAudio:
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._count(timestamp, len(payload))
         self._left(frame, late_s)
+
+    def expect_loss(self, share: float) -> None:
+        """So much of what was sent of late did not come."""
+        percent = round(100 * share)
+        percent = percent if percent >= LEAST_LOSS_PERCENT else 0
+        if percent != self._loss_percent and not self._released:
+            self._loss_percent = percent
+            self._encoder.expect_loss(percent)
 
     def broke(self, fault: Exception) -> None:
         self._failed(fault)

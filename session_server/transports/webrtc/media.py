@@ -51,6 +51,10 @@ class CallAudio(Protocol):
         """That of the outgoing stream."""
         ...
 
+    def peer_misses(self, share: float) -> None:
+        """The client reports that it lost so much of what was sent of late."""
+        ...
+
     def read(self, track: MediaStreamTrack) -> Coroutine[None, None, None] | None:
         """The microphone's track is there: what has to run for it, until it ends."""
         ...
@@ -148,6 +152,9 @@ class _Audio:
         self._media.left(late_s)
         self._listener.frame_left(frame)
 
+    def peer_misses(self, share: float) -> None:
+        """The stock path does nothing about it."""
+
     def release(self) -> None:
         if not self._released:
             self._released = True
@@ -168,6 +175,9 @@ class _CheapAudio(_Audio):
     @property
     def clock(self) -> RtpClock:
         return self._out.clock
+
+    def peer_misses(self, share: float) -> None:
+        self._out.expect_loss(share)
 
     def read(self, track: MediaStreamTrack) -> None:
         """Nothing comes by the track."""

@@ -29,6 +29,10 @@ class FrameEncoder(Protocol):
         """The packet of one frame: FRAME_SAMPLES, s16le."""
         ...
 
+    def expect_loss(self, percent: int) -> None:
+        """So much of what is sent is lost on the way: let packets repair the ones before them, if that is possible."""
+        ...
+
     def close(self) -> None:
         """Free it. Idempotent."""
         ...
@@ -61,6 +65,9 @@ class SilenceOnce:
             self._packet = self._encoder.encode(pcm)
         return self._packet
 
+    def expect_loss(self, percent: int) -> None:
+        self._encoder.expect_loss(percent)
+
     def close(self) -> None:
         self._encoder.close()
 
@@ -88,6 +95,9 @@ class PyAvEncoder:
         frame.sample_rate = OUTPUT_RATE
         frame.planes[0].update(pcm)
         return b"".join(bytes(packet) for packet in self._codec.encode(frame))
+
+    def expect_loss(self, percent: int) -> None:
+        """Its options are fixed once it is open."""
 
     def close(self) -> None:
         self._codec = None

@@ -2,8 +2,8 @@
 
 Invariants: what comes out is in the order of its sequence numbers, nothing twice; a packet that follows on the last one comes
 out at once; no more than MOST_HELD packets wait, none longer than PATIENCE_S. A packet that is missing is given up as lost
-PATIENCE_S after it was due, reckoned from the last one that came out: so one loss stops the stream for 60 ms, two in a row
-for 80, three for LONGEST_STOP_S, and jitter of 30 ms loses nothing.
+PATIENCE_S after it was due, reckoned from the last one that came out, and LONGEST_STOP_S after that one: so one loss stops the
+stream for 80 ms, more in a row for 90, and packets that come up to 60 ms late are not lost.
 
 A new source (SSRC), or a jump of more than RESTART packets, counts as a new stream once a second packet of it has come; a
 stray one changes nothing (RFC 3550, A.1). Sequence numbers wrap at 2**16, timestamps at 2**32.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK
 
-PATIENCE_S = 0.04
+PATIENCE_S = 0.06
 MOST_HELD = 3
 LONGEST_STOP_S = 0.09
 RESTART = 200

@@ -33,8 +33,8 @@ def guarded(model: SileroModel, agent: np.ndarray, microphone: np.ndarray, *, gu
             echo_guard.playing(START_NS + sent * 1_000_000_000 // 24000, pcm)
             sent += 2400
         frame = microphone[at : at + FRAME_SAMPLES]
-        echo = guard and echo_guard.check(frame, START_NS + int(now * 1e9)).is_echo
         probability = vad.probability(frame)
+        echo = guard and echo_guard.check(frame, START_NS + int(now * 1e9), probability).is_echo
         found.append((0.0 if echo else probability, echo))
     probabilities, echoes = zip(*found, strict=True)
     return np.array(probabilities), np.array(echoes)

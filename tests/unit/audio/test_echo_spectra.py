@@ -61,3 +61,31 @@ def test_audio_that_is_announced_as_it_is_sent_is_looked_at_once(monkeypatch: py
             guard.check(frame, now)
     assert len(looked_at) > 100
     assert max(looked_at[5:]) <= 2 * FRAME_SAMPLES
+
+
+def test_a_quiet_microphone_costs_nothing_and_the_voice_after_it_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Somebody listens in a quiet room while an answer plays, then speaks."""
+    looked_at: list[int] = []
+    advance = FarEndSpectra.advance
+
+    def counted(self: FarEndSpectra, far_end: PlaybackReference, newest: int) -> None:
+        looked_at.append(newest)
+        advance(self, far_end, newest)
+
+    monkeypatch.setattr(FarEndSpectra, "advance", counted)
+    guard = EchoGuard()
+    sound = speechlike(12.0, OUTPUT_RATE, 4, rms=3000.0).astype("<i2").tobytes()
+    guard.playing(NS_PER_S, sound)
+    room = np.random.default_rng(1)
+    for n in range(250):
+        noise = (10 * room.standard_normal(FRAME_SAMPLES)).astype(np.int16)
+        guard.check(noise, NS_PER_S + n * 32 * NS_PER_MS, 0.0)
+    assert len(looked_at) < 50
+    before = len(looked_at)
+    voice = speechlike(1.0, INPUT_RATE, 9, rms=3000.0).astype(np.int16)
+    for n in range(25):
+        frame = voice[n * FRAME_SAMPLES : (n + 1) * FRAME_SAMPLES]
+        assert not guard.check(frame, NS_PER_S + (250 + n) * 32 * NS_PER_MS, 0.9).is_echo
+    assert len(looked_at) == before + 25

@@ -107,13 +107,6 @@ class Ear:
         times = [at for at, _ in self.heard]
         return max(b - a for a, b in itertools.pairwise(times))
 
-    def longest_loss(self) -> int:
-        """Most packets in a row that never came."""
-        return max(
-            sum(1 for _ in itertools.takewhile(self.lost.__contains__, itertools.count(number)))
-            for number in self.lost
-        )
-
     async def packet(
         self, number: int, payload: bytes, *, source: int = 7, kind: int = OPUS, start: int = 0
     ) -> None:

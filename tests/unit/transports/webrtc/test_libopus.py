@@ -173,6 +173,9 @@ class Counting:
         self.frames += 1
         return self.encoder.encode(pcm)
 
+    def expect_loss(self, percent: int) -> None:
+        self.encoder.expect_loss(percent)
+
     def close(self) -> None:
         self.encoder.close()
 

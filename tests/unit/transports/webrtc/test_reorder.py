@@ -6,6 +6,7 @@ import pytest
 
 from session_server.transports.webrtc.limits import RTP_STEP
 from session_server.transports.webrtc.reorder import (
+    LONGEST_STOP_S,
     MOST_HELD,
     PATIENCE_S,
     RESTART,
@@ -48,14 +49,22 @@ def test_two_that_overtook_each_other_come_out_in_order():
     assert (window.late, window.lost) == (0, 0)
 
 
-def test_one_lost_packet_stops_nothing_for_longer_than_sixty_milliseconds():
+def test_one_lost_packet_stops_nothing_for_longer_than_eighty_milliseconds():
     window = opened()
     assert window.put(packet(102), 0.04) == []
     assert window.deadline == pytest.approx(FRAME_S + PATIENCE_S)
-    assert window.expire(0.055) == []
-    assert numbers(window.expire(0.06)) == [(102, 1)]
-    assert numbers(window.put(packet(103), 0.061)) == [(103, 0)]
+    assert window.expire(0.075) == []
+    assert numbers(window.expire(0.08)) == [(102, 1)]
+    assert numbers(window.put(packet(103), 0.081)) == [(103, 0)]
     assert window.lost == 1
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_more_lost_in_a_row_stop_it_for_ninety(lost: int):
+    window = opened()
+    assert window.put(packet(101 + lost), FRAME_S * (lost + 1)) == []
+    assert window.deadline == pytest.approx(LONGEST_STOP_S)
+    assert numbers(window.expire(LONGEST_STOP_S)) == [(101 + lost, lost)]
 
 
 def test_no_packet_waits_longer_than_the_patience_whatever_the_timestamps_say():
