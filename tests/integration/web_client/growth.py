@@ -49,7 +49,8 @@ FILL = """async (turns) => {
 KEPT = """() => import('/main.js').then(({ client }) => {
   const { captions, timeline, turns, items } = client.conversation;
   return { lines: captions.lines.length, samples: timeline.samples.length, spans: timeline.spans.length, marks: timeline.marks.length,
-    turns: turns.turns.length, items: items.size, events: client.log.entries.length };
+    turns: turns.turns.length, items: items.size, events: client.log.entries.length,
+    lost: timeline.marks.filter(({ text }) => text === 'connected again').length };
 })"""
 BOUNDS = {
     "lines": 400, "samples": 20_000, "spans": 20_000, "marks": 20_000, "turns": 200, "items": 51, "events": 3300,

@@ -84,13 +84,15 @@ def test_minutes_of_talk_do_not_fill_the_page(open_page: Opener, transport: str)
             while part and time.monotonic() < until:
                 page.wait_for_timeout(1000)
             seen.append(holdings(page))
-            print(f"{transport} {part * MINUTES_S / 6:.0f} s: {seen[-1]}")
+            kept = page.evaluate(KEPT)
+            print(
+                f"{transport} {part * MINUTES_S / 6:.0f} s: {seen[-1]}, lost {kept['lost']} times"
+            )
         state(page, *OPEN)
-        turns = page.evaluate(KEPT)
         page.click("#connect")
     first, last = seen[1], seen[-1]
-    assert turns["lines"] == BOUNDS["lines"]
+    assert kept["lines"] == BOUNDS["lines"]
     assert last.heap <= first.heap * 1.1 + 1e6
     assert last.nodes <= first.nodes * 1.05 + 100
     assert last.listeners <= first.listeners * 1.05 + 20
-    assert last.audio_nodes <= first.audio_nodes
+    assert last.audio_nodes <= first.audio_nodes + 2 * kept["lost"]
