@@ -34,7 +34,9 @@ _FIRST_CLAUSE_TOKENS = 8
 class StepEstimates:
     """P90 of one stage's steps at the batch size seen last; kept until another step of it was measured."""
 
-    __slots__ = ("_costs", "_known", "_name", "_prior_ns", "_runner", "_sized", "_version")
+    __slots__ = (
+        "_costs", "_known", "_name", "_observations", "_prior_ns", "_runner", "_sized", "_version",
+    )  # fmt: skip
 
     def __init__(self, stage: Stage, runner: StageRunner, costs: CostModel) -> None:
         self._runner = runner
@@ -43,14 +45,16 @@ class StepEstimates:
         self._prior_ns = _PRIOR_NS.get(stage, 100 * NS_PER_MS)
         self._sized = stage in (Stage.CODEC, Stage.VOCODER)
         self._known: dict[int, int] = {}
-        self._version = 0
+        self._observations = self._version = 0
 
     def ns(self, audio_ns: int) -> int:
         """A step of `audio_ns` of audio; of one unit where steps are not sized by audio."""
-        version = self._costs.version(self._name)
-        if version != self._version:
-            self._version = version
-            self._known.clear()
+        if self._costs.observations != self._observations:
+            self._observations = self._costs.observations
+            version = self._costs.version(self._name)
+            if version != self._version:
+                self._version = version
+                self._known.clear()
         known = self._known.get(audio_ns)
         if known is None:
             units = max(1, audio_ns // unit_ns(self._runner)) if self._sized else 1
