@@ -187,8 +187,11 @@ class Client:
         self.channel.send(json.dumps(event))
 
 
-def microphone(seconds: float = 10.0) -> list[bytes]:
-    sound = speechlike(seconds, 48_000, 5, rms=3000.0).astype("<i2").tobytes()
+def microphone(seconds: float = 10.0, *, quiet: bool = False) -> list[bytes]:
+    """Packets of somebody who speaks without a pause, or of a quiet room (-70 dBFS)."""
+    noise = 10 * np.random.default_rng(1).standard_normal(round(48_000 * seconds))
+    heard = noise if quiet else speechlike(seconds, 48_000, 5, rms=3000.0)
+    sound = heard.astype("<i2").tobytes()
     encoder = Encoder(48_000, 32_000, 9)
     return [encoder.encode(sound[at : at + 1920]) for at in range(0, len(sound) - 1919, 1920)]
 
@@ -246,7 +249,7 @@ def lateness_ms(clients: list[Client]) -> float:
 
 async def measure(args: argparse.Namespace) -> None:
     aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
-    packets = microphone()
+    packets = microphone(quiet=args.quiet)
     found: dict[str, list[dict[str, float]]] = {path: [] for path in args.paths}
     for number in range(args.rounds):
         for path in args.paths:
@@ -267,6 +270,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
+    parser.add_argument("--quiet", action="store_true", help="microphones in a quiet room")
     parser.add_argument("--core", type=int, help="the server's core; this process stays off it")
     parser.add_argument(
         "--no-echo-guard", action="store_true", help="the transport's cost without it"

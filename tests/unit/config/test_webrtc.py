@@ -32,6 +32,8 @@ def test_servers_and_limits_are_read():
         ("webrtc.max_setups", 0),
         ("webrtc.max_message_bytes", 1_000_000),
         ("webrtc.path_delay_ms", -1),
+        ("webrtc.media_path", "fast"),
+        ("webrtc.max_lateness_ms", 0),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(key: str, value: object):

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+from pathlib import Path
 from typing import Any
 
 import aioice.ice
 import pytest
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 
+from session_server.config import load
+from session_server.errors import ConfigError
+from session_server.runtime.calls import shared_media
 from session_server.transports.webrtc import addresses, contract, direct_audio, inline_microphone
 from session_server.transports.webrtc.lateness import LEAST_FRAMES
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
@@ -139,3 +143,15 @@ async def test_frames_that_leave_late_close_the_door():
     assert reason is not None
     assert "31 ms late" in reason
     assert len(seen) == 2 * LEAST_FRAMES
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_insists_on_the_cheap_path_says_why_it_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(contract, "broken", lambda: ["RTCRtpSender._ssrc"])
+    config = load(Path("configs/sim.yaml"), flags={"webrtc.media_path": "cheap"}).config
+    with pytest.raises(ConfigError, match=r"webrtc\.media_path: .*RTCRtpSender\._ssrc; use auto"):
+        shared_media(config)
+    config = load(Path("configs/sim.yaml"), flags={"webrtc.media_path": "auto"}).config
+    assert shared_media(config).path is MediaPath.STOCK
