@@ -20,6 +20,7 @@ from aiortc import RTCPeerConnection, RTCSessionDescription
 CHANNEL = "oai-events"
 CLOSE_S = 5.0
 LOOPBACK = "127.0.0.1"
+NO_CALLS = "no calls are served here: this server has no WebRTC, or it is off (webrtc.enabled)"
 
 _ask_aioice = aioice.ice.get_host_addresses
 _SSRC = re.compile(r"^a=ssrc:(\d+)", re.MULTILINE)
@@ -88,11 +89,11 @@ async def negotiate(
 
 
 def _message(text: str) -> str:
-    """Of the protocol's error body."""
+    """Of the protocol's error body; nothing of a page for people."""
     try:
         return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return " ".join(text.split())[:200]
+        return "" if text.lstrip().startswith("<") else " ".join(text.split())[:200]
 
 
 async def close(peer: RTCPeerConnection) -> None:
@@ -106,8 +107,9 @@ def describe(fault: Exception, url: str) -> tuple[str, str]:
     if isinstance(fault, CallRefused):
         reason = {
             401: "the server wants a key, or another one (--api-key)",
-            404: "no calls are served here: this server has no WebRTC, or it is off (webrtc.enabled)",
-            405: "no calls are served here: this server has no WebRTC, or it is off (webrtc.enabled)",
+            404: NO_CALLS,
+            405: NO_CALLS,
+            501: NO_CALLS,
             503: "the server takes no more sessions now",
         }.get(fault.status, fault.why or "the server refused the call")
         return f"{url}: HTTP {fault.status}: {reason}", f"http:{fault.status}"
