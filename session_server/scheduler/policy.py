@@ -7,7 +7,7 @@ looks at the clock, and it is lazy: a decision costs what the batch costs, not w
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Protocol
 
@@ -59,6 +59,12 @@ class _Head:
         return taken
 
 
+class Run(list[WorkItem]):
+    """Items that hold their slots and need nothing more: a step may take as many of them at once as it has room for."""
+
+    __slots__ = ()
+
+
 class Band:
     """Items sorted by (order, serial), in up to four lanes."""
 
@@ -77,7 +83,7 @@ class Band:
 
     def between(
         self, low: int | None = None, high: int | None = None, most: int | None = None
-    ) -> Iterator[WorkItem]:
+    ) -> Run | Iterator[WorkItem]:
         """Items whose order is in low..high (high excluded), from open lanes, in order; `most`: no more are looked at."""
         lanes = [(n, entries) for n, entries in self._lanes.items() if entries]
         if len(lanes) > 1:
@@ -91,7 +97,7 @@ class Band:
         last = min(len(entries), first + most)  # lane 0 is always open: no more can be asked for
         if high is not None and last > first and entries[last - 1][0] >= high:
             last = bisect_left(entries, (high,), first, last)
-        return map(_ITEM, entries[first:last])
+        return Run(map(_ITEM, entries[first:last]))
 
     def _one(
         self, number: int, entries: list[Entry], first: int, high: int | None
@@ -116,7 +122,7 @@ class Band:
             yield entry[2]
 
     def __iter__(self) -> Iterator[WorkItem]:
-        return self.between()
+        return iter(self.between())
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
@@ -142,8 +148,9 @@ class Policy(Protocol):
         """(band, order inside it), independent of the time."""
         ...
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        """Items that may run now, best first; `room` is the batch limit."""
+    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
+        """Items that may run now, best first, in groups; `room` is the batch limit. A `Run` holds items of one kind alone, least
+        slack first."""
         ...
 
 
@@ -156,7 +163,7 @@ def items(
 ) -> Iterator[WorkItem]:
     """Items of one band in order, those of order low..high only, and no more than the `most` that can be taken."""
     found = bands.get(band)
-    return found.between(low, high, most) if found is not None else iter(())
+    return iter(found.between(low, high, most)) if found is not None else iter(())
 
 
 def make_policy(params: SchedulerParams, last: bool = False, entry: bool = False) -> Policy:

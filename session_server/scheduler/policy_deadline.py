@@ -25,13 +25,17 @@ Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import REAL_AGES, Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, Run, items
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
+Group = list[WorkItem] | Iterator[WorkItem]
+_NOBODY = Run()
+_LATEST = attrgetter("latest_ns")
 _HOPELESS = 3
 """First audio that is overdue by so many times its objective (2 s after the turn for one of 0.5 s) waits longest."""
 
@@ -77,65 +81,93 @@ class DeadlinePolicy:
             case Kind.DRAFT:
                 return (_DRAFT, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        behind = sum(map(len, bands.values())) >= room
+    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
+        behind = _are_ready(bands, room)
         pressed, press = False, now + self._pressing_ns
         keep = self._begin_ns if behind else self._nearly_dry_ns
         nearly_dry, comfortable = now + keep, now + max(keep, self._comfortable_ns)
         starving = now - self._starve_ns
         late_rule = self._late_rule and (behind or not self._last)
-        in_time = starving if not late_rule else now if behind else now - self._tried_ns
-        yield from items(bands, _FIRST, high=starving)
-        dry = items(bands, _PLAYING, high=nearly_dry, most=room)
-        first = next(dry, None)  # has the least slack of them
+        since = starving if not late_rule else now if behind else now - self._tried_ns
+        yield _of(bands, _FIRST, None, starving, room)
+        first, dry = _peek(_of(bands, _PLAYING, None, nearly_dry, room))
         if first is not None:
             pressed = first.latest_ns < press
-            yield first
-            yield from dry
-        awaited = items(bands, _FIRST, in_time)
-        first = next(awaited, None)
+            yield dry
+        first, in_time = _peek(_of(bands, _FIRST, since, None, room))
         if first is not None:
             pressed = pressed or first.latest_ns < press
-            awaited = itertools.chain((first,), awaited)
-        awaited = _merged(items(bands, _FINAL), awaited)
-        soon = items(bands, _PLAYING, nearly_dry, comfortable, room)
-        yield from itertools.chain(awaited, soon) if self._last else _merged(awaited, soon)
-        hopeless: Iterator[WorkItem] = iter(())
+        awaited = _merged(_of(bands, _FINAL, None, None, room), in_time)
+        soon = _of(bands, _PLAYING, nearly_dry, comfortable, room)
+        if self._last:
+            yield awaited
+            yield soon
+        else:
+            yield _merged(awaited, soon)
+        hopeless: Iterable[WorkItem] = ()
         if late_rule:
             limit = now - self._limit_ns
-            late = items(bands, _FIRST, limit, in_time)
-            hopeless = items(bands, _FIRST, starving, limit)
+            late: Iterable[WorkItem] = _of(bands, _FIRST, limit, since, room)
+            hopeless = _of(bands, _FIRST, starving, limit, room)
             if self._entry and behind:
                 enough = now + self._late_lead_ns
-                yield from items(bands, _PLAYING, comfortable, enough, room)
+                yield _of(bands, _PLAYING, comfortable, enough, room)
                 comfortable = enough
             elif not behind or not self._last:
-                late, hopeless = itertools.chain(late, hopeless), iter(())
-            yield from itertools.islice(late, 1) if self._entry else late
+                late, hopeless = itertools.chain(late, hopeless), ()
+            yield itertools.islice(late, 1) if self._entry else late
         spare = int(room * self._share) if pressed and not behind else room
-        relaxed = itertools.islice(items(bands, _PLAYING, comfortable, most=spare), spare)
-        if not bands.get(_DRAFT):
-            yield from relaxed
-            yield from hopeless
-            yield from items(bands, _PARTIAL)
-            return
-        for item in relaxed:
-            spare -= 1
-            yield item
-        yield from hopeless
-        yield from items(bands, _PARTIAL)
-        yield from itertools.islice(items(bands, _DRAFT), spare)
+        relaxed = _of(bands, _PLAYING, comfortable, None, spare)
+        if type(relaxed) is Run:
+            spare -= len(relaxed)
+            yield relaxed
+        else:
+            for item in itertools.islice(relaxed, spare):
+                spare -= 1
+                yield (item,)
+        yield hopeless
+        yield items(bands, _PARTIAL)
+        yield itertools.islice(items(bands, _DRAFT), spare)
 
 
-def _merged(one: Iterator[WorkItem], other: Iterator[WorkItem]) -> Iterator[WorkItem]:
+def _are_ready(bands: Bands, room: int) -> bool:
+    """So many items at least."""
+    ready = 0
+    for band in bands.values():
+        ready += len(band)
+        if ready >= room:
+            return True
+    return False
+
+
+def _of(bands: Bands, band: int, low: int | None, high: int | None, most: int) -> Group:
+    """Items of one kind, least slack first: no more than `most` if they need nothing that others may have taken."""
+    found = bands.get(band)
+    return found.between(low, high, most) if found is not None else _NOBODY
+
+
+def _peek(found: Group) -> tuple[WorkItem | None, Group]:
+    """The first, which has the least slack, and all."""
+    if type(found) is Run:
+        return (found[0], found) if found else (None, found)
+    first = next(iter(found), None)
+    return first, found if first is None else itertools.chain((first,), found)
+
+
+def _merged(one: Group, other: Group) -> Group:
     """Both by slack, `one` first where it is equal; `heapq.merge` costs three times as much for two."""
-    left = next(one, None)
+    if isinstance(one, list) and isinstance(other, list):
+        if one and other:
+            return sorted((*one, *other), key=_LATEST)
+        return one or other
+    left_ones, right_ones = iter(one), iter(other)
+    left = next(left_ones, None)
     if left is None:
-        return other
-    right = next(other, None)
+        return right_ones
+    right = next(right_ones, None)
     if right is None:
-        return itertools.chain((left,), one)
-    return _alternating(left, one, right, other)
+        return itertools.chain((left,), left_ones)
+    return _alternating(left, left_ones, right, right_ones)
 
 
 def _alternating(

@@ -6,7 +6,7 @@ speculation, which a plain server would not do at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from session_server.scheduler.policy import REAL_AGES, Bands, items
 from session_server.scheduler.work import Kind, WorkItem
@@ -22,6 +22,6 @@ class FcfsPolicy:
     def place(self, item: WorkItem) -> tuple[int, int]:
         return (_DRAFT if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
-        yield from items(bands, _REAL)
-        yield from items(bands, _DRAFT)
+    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
+        yield items(bands, _REAL)
+        yield items(bands, _DRAFT)

@@ -68,7 +68,10 @@ class LiveservePolicy:
             case Kind.DRAFT:
                 return (_DRAFT, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
+    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
+        yield self._all(bands, now, room)
+
+    def _all(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
         urgent = 0
         playing = items(bands, _PLAYING)
         first_safe: WorkItem | None = None

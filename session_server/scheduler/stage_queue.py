@@ -13,10 +13,10 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
-from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy
+from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy, Run
 from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
 _AGING = 64
@@ -125,9 +125,10 @@ class StageQueue:
         )
         self._decisions += 1
         if self._decisions % _AGING == 0 and (oldest := self._oldest()) is not None:
-            batch.fill(iter((oldest,)), now)
+            batch.fill(((oldest,),), now)
         batch.fill(self._policy.walk(self._bands, now, self.max_batch), now)
         self.starved = batch.short_of_slots and self._needing_slots > 0
+        self._needing_slots -= batch.begun
         self._take_out(batch.items)
         if self._chunks is None:
             return [Choice(item, item.units) for item in batch.items]
@@ -166,14 +167,12 @@ class StageQueue:
         return place
 
     def _take_out(self, batch: list[WorkItem]) -> None:
-        """As `remove` for each; neighbours in a lane leave it together."""
+        """As `remove` for each, but for the count of slots; neighbours in a lane leave it together."""
         take = self._places.pop
         lane: list[Entry] = []
         first = last = length = 0
         for item in batch:
             its_lane, entry, _ = take(item.key)
-            if not item.started:
-                self._needing_slots -= 1
             if its_lane is lane and last < length and lane[last] is entry:
                 last += 1
                 continue
@@ -228,6 +227,7 @@ class _Batch:
         "_room",
         "_short_steps",
         "_slots",
+        "begun",
         "items",
     )
 
@@ -235,6 +235,8 @@ class _Batch:
         self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int | None
     ) -> None:
         self.items: list[WorkItem] = []
+        self.begun = 0
+        """Of them, those that need a slot."""
         self._doors = doors
         self._room = room
         self._prompts = prompts
@@ -249,16 +251,42 @@ class _Batch:
     def short_of_slots(self) -> bool:
         return self._slots == 0
 
-    def fill(self, walk: Iterator[WorkItem], now: int) -> None:
+    def fill(self, walk: Iterable[Iterable[WorkItem]], now: int) -> None:
         """Take what there is room for, in this order. A step with a nearly dry listener carries no draft and begins
         no prompt: it must be short."""
-        items, room, short = self.items, self._room, self._short_steps
+        items, room = self.items, self._room
         aged = items[0] if items else None
         if len(items) >= room:
             return
+        for group in walk:
+            if type(group) is Run:
+                self._take_run(group, aged, now)
+            else:
+                self._take_each(group, aged, now)
+            if len(items) >= room:
+                return
+
+    def _take_run(self, run: Run, aged: WorkItem | None, now: int) -> None:
+        """As each of them, which hold their slots and are of one kind."""
+        if not run:
+            return
+        if aged is not None and aged in run:
+            self._take_each(run, aged, now)
+            return
+        if self._short_steps:
+            kind = run[0].kind
+            if kind is _PLAYING:
+                if not self._dry and run[0].latest_ns < now + self._nearly_dry_ns:
+                    self._shorten()
+            elif kind is _FIRST_AUDIO or kind is _FINAL:
+                self._answers_begun = True
+        self.items += run[: self._room - len(self.items)]
+
+    def _take_each(self, group: Iterable[WorkItem], aged: WorkItem | None, now: int) -> None:
+        items, room, short = self.items, self._room, self._short_steps
         dry_before = now + self._nearly_dry_ns
         take = items.append
-        for item in walk:
+        for item in group:
             if item is aged:
                 continue
             if (not item.started or item.opening) and not self._begin(item, now):
@@ -285,8 +313,10 @@ class _Batch:
             return False
         if item.opening and self._may_wait(item, now):
             return False
-        if not item.started and self._slots is not None:
-            self._slots -= 1
+        if not item.started:
+            self.begun += 1
+            if self._slots is not None:
+                self._slots -= 1
         self._prompts -= item.opening
         self._close_doors()
         return True
