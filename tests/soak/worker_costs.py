@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import psutil
 from websockets.asyncio.client import connect
 
@@ -47,9 +48,12 @@ scheduler: {max_sessions: 256}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`start_s`: from the command to `ready`. Memory in MB, CPU in ms per second and session."""
+    """`start_s`: from the command to `ready`, `start_cpu_s`: CPU of all processes until then. `ask_ms`: a GET of `/readyz`, which a
+    worker has to ask the host for. Memory (USS) in MB, CPU in ms per second and session."""
 
     start_s: float
+    start_cpu_s: float
+    ask_ms: float
     host_mb: float
     worker_mb: float
     host_ms: float
@@ -98,6 +102,8 @@ def cpu_s(process: psutil.Process) -> float:
 
 async def measure(workers: int, sessions: int, seconds: float, file: Path) -> Found:
     async with served(workers, file) as (url, host, start_s):
+        start_cpu_s = cpu_s(host) + sum(map(cpu_s, host.children()))
+        ask_ms = await asked_ms(url)
         begun = [asyncio.Event() for _ in range(sessions)]
         listeners = [asyncio.create_task(listen(url, event)) for event in begun]
         try:
@@ -112,6 +118,8 @@ async def measure(workers: int, sessions: int, seconds: float, file: Path) -> Fo
             memory = [child.memory_full_info().uss / 1e6 for child in children] or [0.0]
             return Found(
                 start_s,
+                start_cpu_s,
+                ask_ms,
                 host.memory_full_info().uss / 1e6,
                 statistics.mean(memory),
                 (after[0] - before[0]) * per,
@@ -121,6 +129,19 @@ async def measure(workers: int, sessions: int, seconds: float, file: Path) -> Fo
             for listener in listeners:
                 listener.cancel()
             await asyncio.gather(*listeners, return_exceptions=True)
+
+
+async def asked_ms(url: str, count: int = 100) -> float:
+    """The median time of a GET of `/readyz`."""
+    address = url.replace("ws://", "http://").removesuffix("/v1/realtime") + "/readyz"
+    took = []
+    async with aiohttp.ClientSession() as http:
+        for _ in range(count):
+            at = time.monotonic()
+            async with http.get(address) as answer:
+                await answer.read()
+            took.append((time.monotonic() - at) * 1000)
+    return statistics.median(took)
 
 
 async def link_cost_us(count: int = 4000) -> float:
@@ -175,15 +196,19 @@ def main() -> None:
             for number in numbers:
                 run = measure(number, options.sessions, options.seconds, file)
                 found[number].append(runner.run(run))
-    print("| workers | start s | host MB | each worker MB | host ms/s | workers ms/s | together |")
-    print("|---|---|---|---|---|---|---|")
+                print(f"{number} workers: {found[number][-1]}", file=sys.stderr)
+    print(
+        "| workers | start s | start CPU s | readyz ms | host MB | each worker MB | host ms/s | workers ms/s | together |"
+    )
+    print("|---" * 9 + "|")
     for number, points in found.items():
-        middle = [
+        start_s, start_cpu_s, ask_ms, host_mb, worker_mb, host_ms, workers_ms = (
             statistics.median(getattr(point, name) for point in points) for name in Found.__slots__
-        ]
-        cells = [f"{middle[0]:.1f}", *(f"{value:.0f}" for value in middle[1:3])]
-        cells += [f"{value:.1f}" for value in (*middle[3:], middle[3] + middle[4])]
-        print(f"| {number} | {' | '.join(cells)} |")
+        )
+        print(
+            f"| {number} | {start_s:.1f} | {start_cpu_s:.1f} | {ask_ms:.1f} | {host_mb:.0f} | {worker_mb:.0f} "
+            f"| {host_ms:.1f} | {workers_ms:.1f} | {host_ms + workers_ms:.1f} |"
+        )
 
 
 if __name__ == "__main__":

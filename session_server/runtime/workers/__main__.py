@@ -20,6 +20,8 @@ async def _work(descriptor: int) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
+        sys.exit("workers are begun by `session-server serve --workers N`, not by hand")
     code = run(_work(int(sys.argv[1])))
     leave_without_stuck_threads()
     sys.exit(code)
