@@ -1,7 +1,7 @@
 """`python -m loadgen.compiled MODULE [ARGUMENTS]`: a module run with the simulation's hot code compiled by mypyc.
 
     python -m loadgen.compiled                                   compile only
-    python -m loadgen.compiled loadgen.speed --seconds 24        as `python -m loadgen.speed`, a half of its time
+    python -m loadgen.compiled loadgen.speed --seconds 24        as `python -m loadgen.speed`, in half to two thirds of its time
     python -m loadgen.compiled loadgen.cli sweep --profile ...   as `session-loadgen sweep`
 
 `MODULES` are compiled in a copy of the packages, which is kept under a digest of all that went in, so changed source is
@@ -72,7 +72,7 @@ setup(
     script_args=["build_ext", "--inplace"],
 )
 """
-"""What `python -m mypyc` does, with a C file for each module: one for all of them needs a compiler half an hour."""
+"""What `python -m mypyc` does, with a C file for each module: one for all of them (36 MB) is too much for a busy machine."""
 
 
 def source_root() -> Path:
