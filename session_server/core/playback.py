@@ -213,7 +213,7 @@ class PlaybackLedger:
         return PlaybackSnapshot(self.generated, self.sent, self.played(now), self.rate)
 
     def seen(self, now: int) -> PlaybackSnapshot:
-        """The same for an onlooker: nothing is different afterwards."""
+        """The same for an onlooker: nothing is different afterwards, and the next acknowledgement may know better."""
         before = self._played
         found = self.snapshot(now)
         self._played = before
