@@ -17,6 +17,7 @@ from loadgen.driver_sim import SimulatedUsers, workload_of
 from loadgen.measure import measure, spread
 from loadgen.records import UserRecord
 from loadgen.watch import Look as Look, Watch as Watch, hopeless as hopeless
+from session_server.errors import ConfigError
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.simulation import (
     NetworkModel as NetworkModel,
@@ -31,6 +32,7 @@ from session_server.runtime.simulation import (
     read_trace as read_trace,
     traced as traced,
 )
+from session_server.runtime.simulation.kv_link import Outgrown
 from session_server.runtime.simulation.lockstep import run_lockstep
 from session_server.runtime.simulation.replica import Replica, StageFigures
 from session_server.runtime.simulation.replica_figures import replica_figures
@@ -51,7 +53,12 @@ def simulate(
             sessions = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
             users = SimulatedUsers(spec, profile)
             replica = Replica(spec, profile, number, sessions, new_occupant=users)
-            end_ns = replica.run(_looking(watch, number, users) if watch is not None else None)
+            try:
+                end_ns = replica.run(_looking(watch, number, users) if watch is not None else None)
+            except Outgrown as fault:
+                raise ConfigError(
+                    f"kv_pool_tokens, workload.kv_tokens_per_session: too small for this workload: {fault}"
+                ) from fault
             records += users.finish(end_ns)
             replicas.append(replica)
             if end_ns < wanted_ns:

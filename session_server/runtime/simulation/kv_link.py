@@ -56,15 +56,24 @@ class KvLink:
         """Nothing to give back."""
 
 
-class _PoolSizes:
-    """What jobs of the scripted thinker take of the pool."""
+class Outgrown(BaseException):
+    """A prompt is longer than the whole pool. No Exception, since it ends the run and not one session in it: with so
+    little memory its figures would mean nothing."""
 
-    def __init__(self, thinker: Callable[[], ScriptedThinker]) -> None:
+
+class _PoolSizes:
+    """What jobs of the scripted thinker take of the pool, which has room for `most` tokens."""
+
+    def __init__(self, thinker: Callable[[], ScriptedThinker], most: int) -> None:
         self._thinker = thinker
+        self._most = most
 
     def room(self, job: object) -> int:
         prompt, answer = self._thinker().sizes(job)
-        return prompt + (max(_ANSWER_ROOM, answer) if answer else 0)
+        tokens = prompt + (max(_ANSWER_ROOM, answer) if answer else 0)
+        if tokens > self._most:
+            raise Outgrown(f"a turn needs {tokens} tokens, and there is room for {self._most}")
+        return tokens
 
     def held(self, key: JobKey) -> int | None:
         return self._thinker().held_tokens(key)
@@ -109,6 +118,7 @@ def attach_pool(
         int(kv.host_gb * 1e9),
     )
     link = KvLink(loop, kv.h2d_gb_per_s, residency.tell)
-    residency.use_pool(pool, link, _PoolSizes(thinker))
+    most = pool.total_blocks * pool.block_tokens
+    residency.use_pool(pool, link, _PoolSizes(thinker, most))
     assert residency.machine is not None
     return _ResidentMemory(residency.machine)

@@ -188,25 +188,13 @@ class SimulationSpec:
         for name, (least, most) in _RUN_BOUNDS.items():
             if not least <= getattr(self, name) <= most:
                 raise ValueError(f"{name} must be in {least}..{most}, not {getattr(self, name)}")
-        self._check_pool()
+        if self.kv_pool_tokens and self.kv_pool_tokens < TURN_TOKENS:
+            raise ValueError(
+                f"kv_pool_tokens must be 0 (the profile's) or at least {TURN_TOKENS}, not {self.kv_pool_tokens}"
+            )
         for name, value in self.overrides:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, not {value}")
-
-    def _check_pool(self) -> None:
-        """Memory that cannot hold one conversation's first turn would never let anybody speak."""
-        each = self.workload.kv_tokens_per_session
-        least = self.workload.system_tokens + TURN_TOKENS
-        if each:
-            pool = each * (self.sessions // self.replicas)
-            if pool < least:
-                raise ValueError(
-                    f"workload.kv_tokens_per_session: {each} for each session make {pool} in all, and one turn needs {least}"
-                )
-        elif self.kv_pool_tokens and self.kv_pool_tokens < least:
-            raise ValueError(
-                f"kv_pool_tokens must be 0 (the profile's) or at least {least}, not {self.kv_pool_tokens}"
-            )
 
 
 @dataclass(slots=True)

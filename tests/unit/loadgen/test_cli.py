@@ -226,6 +226,15 @@ def test_a_file_that_fails_is_exit_code_2_and_a_network_3(
     assert str(fault) in " ".join(capsys.readouterr().err.split())
 
 
+def test_memory_that_a_prompt_outgrows_is_a_line_not_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+):
+    small = ["--sessions", "1", "--set", "workload.kv_tokens_per_session=100"]
+    assert main(["simulate", *SHORT, *small]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "workload.kv_tokens_per_session: too small for this workload" in shown
+
+
 def test_figures_that_too_short_a_run_cannot_have_are_explained(capsys: pytest.CaptureFixture[str]):
     assert main(["simulate", *SHORT, "--sessions", "1"]) == 0
     shown = " ".join(capsys.readouterr().err.split())
