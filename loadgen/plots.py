@@ -53,7 +53,7 @@ _PANELS = (
 def sweep_plot(sweeps: Sequence[Report]) -> bytes:
     """P90, P99, C100 and goodput against sessions, one line a sweep, its knee a vertical line, its seeds' range a band."""
     figure = _figure(WIDE)
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     panels = figure.subplots(2, 2, sharex=True)
     for axes, (name, title, bar) in zip(panels.flat, _PANELS, strict=True):
@@ -69,6 +69,7 @@ def sweep_plot(sweeps: Sequence[Report]) -> bytes:
         else:
             axes.set_ylim(bottom=0, top=1.02 if name == "c100" else None)
             axes.set_xlabel("sessions")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
     figure.axes[0].legend(fontsize=8)
@@ -76,8 +77,11 @@ def sweep_plot(sweeps: Sequence[Report]) -> bytes:
     return _png(figure)
 
 
-def _sweep_label(one: Report) -> str:
-    knee = one.get("sessions_at_slo")
+def sweep_label(one: Report) -> str:
+    """With its knee, where one was looked for."""
+    if "sessions_at_slo" not in one:
+        return str(one["candidate"])
+    knee = one["sessions_at_slo"]
     return f"{one['candidate']}: {'interrupted' if knee is None else knee}"
 
 
@@ -87,7 +91,7 @@ def _curve(axes: Axes, one: Report, name: str, color: str) -> None:
     cut = [row for row in rows if row["given_up"]]
     axes.plot(
         [r["sessions"] for r in whole], [r[name][0] for r in whole], "o-", color=color, markersize=3,
-        label=_sweep_label(one),
+        label=sweep_label(one),
     )  # fmt: skip
     axes.fill_between(
         [r["sessions"] for r in whole], [r[name][1] for r in whole], [r[name][2] for r in whole],

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from loadgen.cli import main
+from loadgen.plots import sweep_label
 from loadgen.report_page import html, page_of, write_markdown
 
 pytestmark = pytest.mark.unit
@@ -166,6 +167,13 @@ def test_comparisons_that_were_measured_in_pieces_are_one_table():
     assert [row[1] for row in other.rows] == ["84"], "another barge-in is another table"
     curves = [s.title for s in page.sections if s.image and "curves" in s.title]
     assert curves == ["a + b + c: curves, mixed, one"]
+
+
+def test_a_comparison_at_given_sessions_is_not_called_an_interrupted_sweep():
+    [cell] = at_sessions("deadline/adaptive", [96], 400.0)["cells"]
+    assert sweep_label(cell) == "deadline/adaptive"
+    assert sweep_label({**cell, "sessions_at_slo": None}) == "deadline/adaptive: interrupted"
+    assert sweep_label({**cell, "sessions_at_slo": 96}) == "deadline/adaptive: 96"
 
 
 def test_the_same_reports_give_the_same_page():
