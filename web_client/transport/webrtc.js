@@ -15,7 +15,7 @@ const STATS_MS = 1000;
 const PATIENCE_MS = 4000; // "disconnected" may heal
 const RTP_AHEAD_MS = 30; // getSynchronizationSources reads 20 to 40 ms ahead of the ear (Chromium, measured)
 const LEAST_GAP_MS = 20;
-const SILENT_MS = 4000; // the server's RTP never stops: without any, it is gone, long before ICE says so
+const SILENT_MS = 6000; // the server's RTP never stops: without any, it is gone, long before ICE says so
 
 export class WebRtcConnection {
   /** `events`: as of WebSocketConnection, and partOf(responseId) -> { itemId, contentIndex } or null; `sink`: an audio element. */

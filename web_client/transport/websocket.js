@@ -10,7 +10,7 @@ const RATE = 24000;
 const OPEN_MS = 8000;
 const NORMAL = 1000;
 const ASK_MS = 3000; // a socket does not say that nothing gets through any more: ask the server by HTTP
-const ANSWER_MS = 4000;
+const ANSWER_MS = 8000;
 
 export class WebSocketConnection {
   /** `events`: onEvent(event), onSent(event), onClosed(fault or null), onHeard(responseId, at), onGap(responseId, ms), onVoice(rms). */

@@ -42,6 +42,8 @@ QUICK: dict[str, object] = {
     "server.host": "127.0.0.1",
     "server.port": 0,
     "webrtc.host_addresses": ["127.0.0.1"],
+    "webrtc.silence_s": 20,
+    "webrtc.connect_s": 60,
     "observability.loop_lag_ms": 60_000,
     "drain.answer_s": 0.1,
     "drain.close_s": 1.0,
