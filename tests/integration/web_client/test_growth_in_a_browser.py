@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -47,25 +48,35 @@ def test_connections_leave_nothing_in_the_page(
 ):
     page = open_page(running.url, transport)
 
-    def talk_and_leave(times: int) -> Holdings:
-        """What the page holds in the last of so many connections: contexts at rest let nothing go."""
+    def talk_and_leave(times: int, fits: Callable[[Holdings], bool]) -> Holdings:
+        """What the page holds in the last of so many connections (contexts at rest let nothing go), once that fits: what
+        is let go goes bit by bit."""
         for k in range(times):
             page.click("#connect")
             state(page, *OPEN)
-            if k == times - 1:
-                holdings(page)
-                page.wait_for_timeout(200)
+            tries = 60 if k == times - 1 else 0
+            while tries:
                 last = holdings(page)
+                tries = 0 if fits(last) else tries - 1
+                page.wait_for_timeout(250)
             page.click("#connect")
             state(page, "idle")
         return last
 
-    before = talk_and_leave(2)
-    after = talk_and_leave(3)
+    seen: list[Holdings] = []
+    before = talk_and_leave(2, lambda found: seen.append(found) or len(seen) == 4)
     # Chromium keeps the source node of each stream, the microphone's and the voice's, for as long as its context lives
-    assert after.audio_nodes <= before.audio_nodes + 3 * 2, (str(before), str(after))
-    assert after.peers <= before.peers, (str(before), str(after))
-    assert after.listeners <= before.listeners + 8, (str(before), str(after))
+    most = Holdings(0, 0, before.listeners + 12, before.audio_nodes + 3 * 2, before.peers)
+
+    def fits(found: Holdings) -> bool:
+        return (
+            found.listeners <= most.listeners
+            and found.audio_nodes <= most.audio_nodes
+            and found.peers <= most.peers
+        )
+
+    after = talk_and_leave(3, fits)
+    assert fits(after), (str(before), str(after))
 
 
 @pytest.mark.soak
