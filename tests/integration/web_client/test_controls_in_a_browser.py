@@ -201,7 +201,7 @@ def test_nothing_sticks_out_on_a_small_screen_and_buttons_are_large_enough_for_a
     open_all(page)
     for width in (320, 390, 820):
         page.set_viewport_size({"width": width, "height": 700})
-        assert look(page, "sticksOut()") == []
+        assert look(page, "sticksOut()") == [], width
         for name in ("#connect", "#mute", "#stop"):
             assert page.locator(name).bounding_box()["height"] >= 40
 
