@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 from collections.abc import Callable
 
 import msgspec
@@ -20,7 +21,7 @@ from websockets.frames import CloseCode
 from loadgen.driving import LEAD_EVERY_NS, LEAD_SAMPLES, OPEN_S, Load, LoadRun, Outcome
 from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
-from loadgen.wire import decode
+from loadgen.wire import NOT_TRUSTED, decode
 from loadgen.wire_client import Lines, WireClient
 from session_server.clock import Clock
 from session_server.media import NS_PER_S, OUTPUT_RATE
@@ -150,6 +151,8 @@ def describe(fault: Exception, url: str) -> tuple[str, str]:
             503: "the server takes no more sessions now",
         }.get(status, "the server refused the connection")
         return f"{url}: HTTP {status}: {reason}", f"http:{status}"
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"{url}: {NOT_TRUSTED}", "connect:certificate"
     if isinstance(fault, TimeoutError):
         return f"{url}: no answer within {OPEN_S:.0f} s", "connect:timeout"
     if isinstance(fault, InvalidHandshake):

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.report import figure, read as read_report
+from session_server.config import ENV_PREFIX, load
 from session_server.errors import ConfigError, SessionServerError
 
-ENV_PREFIX = "SESSION_SERVER__"
 FIGURES = (
     "ttfa_ms.p50", "ttfa_ms.p95", "response_ms.p50", "response_ms.p95", "c100", "underrun_ms", "wasted_audio_ratio",
     "goodput_per_s", "errors", "server_cpu_s",
@@ -113,6 +113,15 @@ def _compared(
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(statistics.fmean(known), 4) if known else None
+
+
+def require_settings(arms: Mapping[str, Arm], config: Path | None) -> None:
+    """Raises ConfigError for a setting that the server would not take: before a load run, not after the first one."""
+    for name, arm in arms.items():
+        try:
+            load(config, os.environ | arm.environment)
+        except ConfigError as error:
+            raise ConfigError(f"--{name.lower()}: {error}") from None
 
 
 def run_blocks(

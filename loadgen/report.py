@@ -267,7 +267,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     late = figure(report, "driver.late_ms.p99")
     if late is not None and late > 20:
         console.print(
-            f"the load generator itself was late (p99 {late:g} ms): too many users for this machine",
+            f"the load generator itself was late (p99 {late:g} ms): too many users for this machine, or other work runs on it",
             markup=False,
         )
 

@@ -17,6 +17,8 @@ import aiohttp
 import aioice.ice
 from aiortc import RTCPeerConnection, RTCSessionDescription
 
+from loadgen.wire import NOT_TRUSTED
+
 CHANNEL = "oai-events"
 CLOSE_S = 5.0
 LOOPBACK = "127.0.0.1"
@@ -113,6 +115,8 @@ def describe(fault: Exception, url: str) -> tuple[str, str]:
             503: "the server takes no more sessions now",
         }.get(fault.status, fault.why or "the server refused the call")
         return f"{url}: HTTP {fault.status}: {reason}", f"http:{fault.status}"
+    if isinstance(fault, aiohttp.ClientConnectorCertificateError):
+        return f"{url}: {NOT_TRUSTED}", "connect:certificate"
     if isinstance(fault, TimeoutError):
         return f"{url}: the call does not connect: does UDP get through?", "connect:timeout"
     if isinstance(fault, ConnectionError | aiohttp.ClientConnectionError):

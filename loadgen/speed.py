@@ -31,13 +31,13 @@ def cpu_ms(spec: SimulationSpec) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    progress = Console(stderr=True, highlight=False)
+    progress = Console(stderr=True, highlight=False, emoji=False)
     costs: dict[int, list[float]] = {sessions: [] for sessions in options.sessions}
     for number in range(options.repeats):
         for sessions, found in costs.items():
             found.append(cpu_ms(_spec(options, sessions)))
             progress.print(f"run {number + 1}: {sessions} sessions, {found[-1]:.3f} ms")
-    out = Console(highlight=False)
+    out = Console(highlight=False, emoji=False)
     out.print("sessions  CPU ms a session and second  1,000 sessions x 10 min")
     for sessions, found in costs.items():
         median = statistics.median(found)

@@ -12,6 +12,11 @@ import msgspec
 
 from loadgen.users.intents import Acknowledge, Truncate
 
+NOT_TRUSTED = (
+    "its certificate is not trusted here; name the file: SSL_CERT_FILE=FILE session-loadgen ..."
+)
+"""Said alike by all drivers of a server with `--tls-self-signed`."""
+
 
 class ErrorBody(msgspec.Struct, gc=False):
     code: str | None = None

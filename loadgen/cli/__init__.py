@@ -31,7 +31,7 @@ PIPED_WIDTH = 160
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
     options = parse(sys.argv[1:] if argv is None else argv)
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     if not console.is_terminal:
         console.width = PIPED_WIDTH
     try:

@@ -17,9 +17,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
         "A": interleave.arm_of("A", options.a),
         "B": interleave.arm_of("B", options.b),
     }
+    interleave.require_settings(arms, options.config)
     blocks = interleave.plan(options.users, options.order, options.seed)
     if options.report is not None and not options.report.parent.is_dir():
         raise ConfigError(f"--report {options.report}: no such folder")
+    if any(option.partition("=")[0] == "--url" for option in options.load):
+        raise ConfigError("--url: `ab` starts the servers itself")
     # a wrong load option shows before the first server starts
     parse(["run", "--url", "http://127.0.0.1:1", *options.load])
 

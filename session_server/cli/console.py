@@ -29,9 +29,9 @@ _NOT_A_TERMINAL = 10_000
 
 
 def made_console() -> Console:
-    """A console on stdout that breaks lines only where a screen needs it."""
+    """A console on stdout that breaks lines only where a screen needs it. No emoji: `:AB:` of a fingerprint is none."""
     width = None if sys.stdout.isatty() else _NOT_A_TERMINAL
-    return Console(highlight=False, soft_wrap=True, width=width)
+    return Console(highlight=False, soft_wrap=True, width=width, emoji=False)
 
 
 console = made_console()

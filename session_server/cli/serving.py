@@ -36,6 +36,8 @@ def serve(options: argparse.Namespace) -> int:
 async def _announce(server: Server | Supervisor) -> bool:
     assert server.address is not None
     console.print(f"[green]ready[/green]  {escape(server.address.ws)}")
+    if server.config.server.workers > 1:
+        console.print(f"[dim]{server.config.server.workers} workers share the port[/dim]")
     if server.config.server.web_client:
         for url in server.address.pages(names_of_this_machine(server.address.host)):
             console.print(f"[green]page[/green]   {escape(url)}")
@@ -59,7 +61,11 @@ def demo(options: argparse.Namespace) -> int:
         _print_shown(await demonstrate(server, clips, options.output, tell))
         if options.once:
             return False
-        tell("note", "the server keeps running; talk to it with `session-server talk`")
+        assert server.address is not None
+        where = f"session-server talk --url {server.address.ws}"
+        tell(
+            "note", f"the server keeps running; talk to it with `{where}` (needs the extra `sound`)"
+        )
         return await _announce(server)
 
     tell("note", "loading the engines")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loadgen import interleave
+from loadgen.cli import main
 from loadgen.interleave import Block, arm_of, compare, plan
 from session_server.errors import ConfigError
 
@@ -69,3 +70,24 @@ def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
         interleave.served(arm_of("A", []), missing),
     ):
         pass
+
+
+def test_a_wrong_setting_of_the_second_server_shows_after_the_first_one_s_whole_run() -> None:
+    arms = {"A": arm_of("A", ["scheduler.policy=fcfs"]), "B": arm_of("B", ["scheduler.polic=fcfs"])}
+    with pytest.raises(ConfigError, match=r"--b: .*scheduler\.polic"):
+        interleave.require_settings(arms, None)
+    interleave.require_settings({"A": arms["A"]}, None)
+
+
+def test_a_load_against_another_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "ab",
+        "--a",
+        "scheduler.policy=fcfs",
+        "--b",
+        "scheduler.policy=deadline",
+        "--users",
+        "1",
+    ]
+    assert main([*options, "--", "--turns", "1", "--url=http://127.0.0.1:9"]) == 2
+    assert "--url: `ab` starts the servers itself" in capsys.readouterr().err

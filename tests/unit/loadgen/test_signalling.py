@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import aiohttp
 import aioice.ice
 import pytest
@@ -12,6 +14,7 @@ from loadgen.signalling import CallRefused, describe, offer_addresses
 pytestmark = pytest.mark.unit
 
 URL = "http://h/v1/realtime/calls"
+_KEY = aiohttp.client_reqrep.ConnectionKey("h", 443, True, True, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,11 @@ URL = "http://h/v1/realtime/calls"
         (CallRefused(500, ""), "HTTP 500: the server refused the call", "http:500"),
         (TimeoutError(), "the call does not connect: does UDP get through?", "connect:timeout"),
         (OSError("x"), "not a server of calls (x)", "connect:http"),
+        (
+            aiohttp.ClientConnectorCertificateError(_KEY, ssl.SSLCertVerificationError("x")),
+            "SSL_CERT_FILE=FILE",
+            "connect:certificate",
+        ),
         (ConnectionRefusedError("x"), "is the server running? (x)", "connect:refused"),
         (aiohttp.ServerDisconnectedError("x"), "is the server running? (x)", "connect:refused"),
         (aiohttp.ClientPayloadError("x"), "not a server of calls (x)", "connect:http"),
