@@ -32,6 +32,9 @@ from session_server.transports.websocket import serve_websocket, websocket_respo
 SDP = "application/sdp"
 FORM = "multipart/form-data"
 CALLS = "/v1/realtime/calls"
+MAX_SIDEBANDS = 8
+"""Connections that join one call: each is sent every event."""
+
 _NOT_SIP = ("accept", "reject", "refer")
 
 
@@ -112,7 +115,14 @@ class CallRoutes:
             return failure(
                 400, "websocket_required", "This URL speaks WebSocket: GET with Upgrade."
             )
-        await serve_websocket(request, response, limits, lambda outbox: _Sideband(live, outbox))
+        if live.sidebands >= MAX_SIDEBANDS:
+            text = f"The call has {MAX_SIDEBANDS} connections beside it already: close one first."
+            return failure(429, "too_many_connections", text, param="call_id")
+        live.sidebands += 1
+        try:
+            await serve_websocket(request, response, limits, lambda outbox: _Sideband(live, outbox))
+        finally:
+            live.sidebands -= 1
         return response
 
     async def _identify(self, request: web.Request) -> JsonObject | None:

@@ -74,6 +74,8 @@ class LiveCall:
     def __init__(self, call: Call, endpoint: TalkingEndpoint) -> None:
         self.call = call
         self.endpoint = endpoint
+        self.sidebands = 0
+        """Connections that have joined it, or are about to."""
 
 
 class Calls:

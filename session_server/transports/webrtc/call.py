@@ -31,6 +31,8 @@ from aiortc import (
 
 from session_server.errors import ClientFault
 from session_server.transports.base import TalkingEndpoint
+from session_server.transports.webrtc.closing import close_peer
+from session_server.transports.webrtc.datagrams import watch_over
 from session_server.transports.webrtc.limits import CHANNEL, WebRtcLimits
 from session_server.transports.webrtc.media import CallAudio, Media
 from session_server.transports.webrtc.microphone import discard
@@ -102,6 +104,7 @@ class Call:
         ours.setCodecPreferences([c for c in codecs if c.mimeType.lower() == "audio/opus"])
         try:
             await peer.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
+            watch_over(peer)
             for transceiver in peer.getTransceivers():
                 if transceiver is not ours:
                     transceiver.direction = "inactive"
@@ -144,12 +147,7 @@ class Call:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._audio is not None:
             self._audio.release()
-        closing = asyncio.ensure_future(self._peer.close())  # never cancelled: that would break it
-        await asyncio.wait({closing}, timeout=self._limits.close_wait_s)
-        if not closing.done():
-            _log.error("%s: the connection does not close", self.call_id)
-        elif closing.exception() is not None:
-            _log.error("%s: closing failed", self.call_id, exc_info=closing.exception())
+        await close_peer(self._peer, self.call_id, self._limits.close_wait_s)
 
     def _end(self, why: Ending) -> None:
         if self.ending is None:

@@ -33,7 +33,8 @@ SENDER = (
 )
 DTLS = ("_rx_srtp", "_tx_srtp")
 ICE = ("_connection",)
-CONNECTION = ("data_received", "_nominated")
+CONNECTION = ("data_received", "_nominated", "_queue")
+STATISTICS = ("_jitter_q4",)
 
 
 def _calls() -> tuple[tuple[str, Callable[..., Any], str], ...]:
@@ -76,6 +77,7 @@ def _missing_names() -> list[str]:
         (dtls, DTLS),
         (ice, ICE),
         (ice._connection, CONNECTION),
+        (StreamStatistics(48_000), STATISTICS),
         (pylibsrtp.Session, ("protect", "unprotect")),
         (clock, ("current_ntp_time",)),
     )

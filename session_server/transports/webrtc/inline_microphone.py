@@ -33,6 +33,9 @@ MAX_SOURCES = 16
 _LEAST_DIRECT = 96
 """From here on payload types are dynamic, and their second byte is never that of RTCP."""
 
+_MAX_JITTER_Q4 = (2**32 - 1) << 4
+"""What a receiver report can say: its task dies of more, and time stamps that swing make more of it."""
+
 _HEADER = struct.Struct("!BBHLL")
 
 
@@ -118,7 +121,7 @@ class InlineMicrophone:
             return
         try:
             plain = session.unprotect(data)
-        except pylibsrtp.Error:  # forged, or came twice
+        except (pylibsrtp.Error, ValueError):  # forged, came twice, or longer than any packet
             return
         bits, kind, sequence, timestamp, source = _HEADER.unpack_from(plain)
         payload = _payload(plain, bits)
@@ -148,6 +151,8 @@ class InlineMicrophone:
                 raise TooManySources(f"more than {MAX_SOURCES} sources in one call")
             stream = streams[source] = StreamStatistics(RTP_CLOCK)
         stream.add(_Seen(sequence, timestamp))
+        counted = cast("Any", stream)
+        counted._jitter_q4 = min(counted._jitter_q4, _MAX_JITTER_Q4)
 
     def _expire(self) -> None:
         self._timer = None

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from aiortc.sdp import MediaDescription, SessionDescription
 
 from session_server.errors import ClientFault
+from session_server.transports.webrtc.offer_size import excess
 
 _log = logging.getLogger(__name__)
 
 MAX_OFFER_BYTES = 64 * 1024
-MAX_SECTIONS = 8
 MAX_CANDIDATES = 32
 DEFAULT_MESSAGE_BYTES = 65_536
 """What a peer takes that does not say it (RFC 8841)."""
@@ -30,6 +30,9 @@ _DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\b", re.MULTIL
 _VIDEO_CODECS = ("video/vp8", "video/h264")
 _FINGERPRINT_BYTES = {"sha-256": 32, "sha-384": 48, "sha-512": 64}
 """What can be compared with the client's certificate."""
+
+_DYNAMIC = frozenset((*range(35, 64), *range(96, 128)))
+"""Payload types that can name a codec, and whose packets cannot be taken for RTCP (RFC 5761, 4)."""
 
 _SETUP = re.compile(r"^a=setup:(?!(?:actpass|active|passive)\s*$)(.{0,40})", re.MULTILINE)
 _FINGERPRINT = re.compile(r"^a=fingerprint:(?!\S+[ \t]+\S+\s*$)", re.MULTILINE)
@@ -58,6 +61,9 @@ def read_offer(raw: bytes) -> Offer:
         raise _invalid("The offer is not UTF-8 text.") from None
     if not text.lstrip().startswith("v=0"):
         raise _invalid("The offer is not SDP: it does not begin with 'v=0'.")
+    too_much = excess(text)
+    if too_much is not None:
+        raise _invalid(too_much)
     text = _with_directions(_reachable(text))
     unknown = _SETUP.search(text)
     if unknown is not None:
@@ -88,8 +94,6 @@ def _parsed(text: str) -> SessionDescription:
 
 
 def _check(media: list[MediaDescription]) -> None:
-    if len(media) > MAX_SECTIONS:
-        raise _invalid(f"The offer has more than {MAX_SECTIONS} media sections.")
     audio = [section for section in media if section.kind == "audio"]
     if not audio or not audio[0].port:
         raise _fault("no_audio", "The offer has no audio section: add an audio transceiver.")
@@ -98,8 +102,12 @@ def _check(media: list[MediaDescription]) -> None:
             "no_audio",
             f"The audio section is {audio[0].direction}: the server could not be heard. Offer sendrecv.",
         )
-    if not any(codec.mimeType.lower() == "audio/opus" for codec in audio[0].rtp.codecs):
+    opus = [c.payloadType for c in audio[0].rtp.codecs if c.mimeType.lower() == "audio/opus"]
+    if not opus:
         raise _fault("unsupported_codec", "The audio section offers no Opus, the only codec here.")
+    for payload_type in opus:
+        if payload_type not in _DYNAMIC:
+            raise _invalid(f"Opus at payload type {payload_type}: it must be in 96..127 or 35..63.")
     for section in media:
         if section.kind not in ("audio", "video", "application"):
             raise _invalid(f"The offer has a section of an unknown kind: {section.kind}.")

@@ -4,6 +4,7 @@ at the module that is named."""
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,13 @@ from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 from session_server.config import load
 from session_server.errors import ConfigError
 from session_server.runtime.calls import shared_media
-from session_server.transports.webrtc import addresses, contract, direct_audio, inline_microphone
+from session_server.transports.webrtc import (
+    addresses,
+    closing,
+    contract,
+    direct_audio,
+    inline_microphone,
+)
 from session_server.transports.webrtc.lateness import LEAST_FRAMES
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.paced_track import SENDER_CLOCK
@@ -59,6 +66,16 @@ async def test_call_the_figures_of_a_connection_have_its_packets():
 
 
 @pytest.mark.asyncio
+async def test_closing_the_events_that_aiortc_waits_for_are_where_they_were():
+    peer = RTCPeerConnection()
+    one = peer.addTransceiver("audio")
+    for word in closing.WORDS:
+        owner = one.receiver if "Receiver" in word else one.sender
+        assert isinstance(getattr(owner, word), asyncio.Event)
+    await peer.close()
+
+
+@pytest.mark.asyncio
 async def test_the_cheap_path_can_run_on_the_installed_versions():
     assert contract.broken() == []
 
@@ -96,6 +113,7 @@ def test_every_private_name_that_is_used_is_in_the_contract():
         *contract.DTLS,
         *contract.ICE,
         *contract.CONNECTION,
+        *contract.STATISTICS,
     }
     for module in (direct_audio, inline_microphone):
         tree = ast.parse(inspect.getsource(module))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pylibsrtp
 import pytest
+from aiortc.rtp import RtcpReceiverInfo
 
 from session_server.media import INPUT_RATE
 from session_server.transports.webrtc.inline_microphone import MAX_SOURCES
@@ -230,6 +231,8 @@ class Srtp:
     """Takes a seal off; raises as libsrtp does."""
 
     def unprotect(self, data: bytes) -> bytes:
+        if len(data) > 1500:
+            raise ValueError("SRTP data is too long")
         if not data.endswith(b"seal"):
             raise pylibsrtp.Error("authentication failure")
         return data[:-4]
@@ -280,6 +283,44 @@ def test_datagrams_of_ours_are_taken_and_all_others_passed_on():
     connection = ear.receiver.transport.transport._connection
     connection.data_received(b"after the call", 1)
     assert connection.passed_on[-1] == b"after the call", "the connection has its own back"
+
+
+def test_a_packet_that_is_too_long_is_dropped_and_raises_nothing():
+    packets = encoded(speech(1))
+
+    async def steps(ear: Ear) -> None:
+        ear.receiver.transport._rx_srtp = Srtp()
+        receive = ear.receiver.transport.transport._connection.data_received
+        for number, payload in enumerate(packets):
+            receive(datagram(number, bytes(1600)), 1)
+            receive(datagram(number, payload), 1)
+
+    ear = in_order(steps)
+    assert ear.faults == []
+    assert len(ear.pcm) == FRAME_BYTES * len(packets)
+
+
+def test_time_stamps_that_swing_never_make_a_report_that_cannot_be_packed():
+    (payload, *_) = encoded(speech(1))
+
+    async def steps(ear: Ear) -> None:
+        streams = ear.receiver._RTCRtpReceiver__remote_streams
+        for number in range(600):
+            if number % 2:
+                streams[7]._last_arrival -= 4800  # each second packet comes 0.1 s later
+            packet = SimpleNamespace(
+                ssrc=7,
+                payload_type=OPUS,
+                sequence_number=number,
+                timestamp=0xFFFFFFFF * (number % 2 == 0),
+                payload=payload,
+            )
+            await ear.receiver._handle_rtp_packet(packet, arrival_time_ms=0)
+        stream = streams[7]
+        assert stream.jitter > 2**31, "the packets were counted"
+        bytes(RtcpReceiverInfo(7, 0, 0, stream.max_seq, stream.jitter, 0, 0))
+
+    in_order(steps)
 
 
 def test_payload_types_that_could_be_rtcp_come_by_the_receiver():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
+from aiortc.sdp import SessionDescription
 
 from session_server.errors import ClientFault
 from session_server.transports.webrtc.offer import (
@@ -118,6 +120,58 @@ def test_what_is_wrong_is_said(text: str, code: str, says: str):
         read(text)
     assert (caught.value.code, caught.value.param) == (code, "sdp")
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ((f"a=rtpmap:{n} x/1" for n in range(200)), "128 lines a=rtpmap in media section 2"),
+        (("a=rtpmap:0 x/1" for _ in range(2)), "Payload type 0 has two lines a=rtpmap"),
+        (("a=rtcp-fb:* x" for _ in range(17)), "16 lines a=rtcp-fb:*"),
+        (("a=rtcp-fb:111 x" for _ in range(257)), "256 lines a=rtcp-fb "),
+        ((f"a=ssrc:{n} cname:x" for n in range(129)), "128 lines a=ssrc "),
+        (("a=ssrc-group:FID 1 2" for _ in range(129)), "128 lines a=ssrc-group"),
+        (("a=fmtp:111 x=y" for _ in range(129)), "128 lines a=fmtp"),
+        ((f"a=extmap:{n} urn:x" for n in range(129)), "128 lines a=extmap"),
+        (("a=x" for _ in range(400)), "256 other lines"),
+    ],
+    ids=str,
+)
+def test_an_offer_whose_parsing_would_stop_the_server_is_refused_before_it_is_parsed(
+    lines: Iterable[str], says: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(SessionDescription, "parse", lambda _: pytest.fail("it is parsed"))
+    with pytest.raises(ClientFault) as caught:
+        read(GOOD + "\n".join(lines) + "\n")
+    assert caught.value.code == "invalid_sdp"
+    assert says in caught.value.message
+
+
+def test_as_much_as_a_browser_with_many_codecs_says_comes_through():
+    codecs = [*range(35, 64), *range(96, 128)]
+    lines = [f"a=rtpmap:{n} VP8/90000\r\na=fmtp:{n} x=y" for n in codecs if n != 96]
+    lines += [
+        f"a=rtcp-fb:{n} {what}"
+        for n in codecs[::2]
+        for what in ("goog-remb", "transport-cc", "ccm fir", "nack", "nack pli")
+    ]
+    lines += [f"a=extmap:{n} urn:x" for n in range(1, 15)]
+    lines += [f"a=ssrc:{n} {what}:x" for n in range(6) for what in ("cname", "msid")]
+    lines += ["a=ssrc-group:SIM 0 1 2"] * 4
+    assert read(GOOD + VIDEO + "\n".join(lines) + "\n").has_channel
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "taken"),
+    [(111, True), (35, True), (96, True), (127, True), (0, False), (64, False), (200, False)],
+)
+def test_opus_at_a_payload_type_that_no_packet_can_have_is_refused(payload_type: int, taken: bool):
+    text = GOOD.replace("111", str(payload_type))
+    if taken:
+        assert read(text).has_channel
+        return
+    with pytest.raises(ClientFault, match=f"payload type {payload_type}"):
+        read(text)
 
 
 def test_a_fingerprint_in_small_letters_and_one_that_nobody_knows_beside_it_do_no_harm():
