@@ -72,6 +72,8 @@ async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.Stre
         _log.warning("%s %s: %s", request.method, request.path, silent)
         headers = {"Retry-After": "1"}
         return failure(503, "server_error", "The engine host does not answer.", headers=headers)
+    except web.RequestPayloadError:
+        return _bad_body(request)
     except web.HTTPException as error:
         return _from_http(request, error)
     except ConnectionError:  # the peer left in the middle of its request: nobody reads this
@@ -80,6 +82,14 @@ async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.Stre
     except Exception:
         _log.exception("%s %s failed", request.method, request.path)
         return failure(500, "server_error", "The server had an error; the request may be retried.")
+
+
+def _bad_body(request: web.Request) -> web.Response:
+    """400 for a body that is not what its headers say, such as a wrong `Content-Encoding`; the connection ends with it."""
+    request.content.feed_eof()  # else aiohttp reads on, and reports the same fault as one of ours
+    answer = failure(400, "invalid_body", "The request body cannot be decoded.")
+    answer.force_close()
+    return answer
 
 
 def _from_http(request: web.Request, error: web.HTTPException) -> web.Response:

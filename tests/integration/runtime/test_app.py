@@ -311,6 +311,21 @@ async def test_a_body_that_is_too_large_is_413():
 
 
 @pytest.mark.asyncio
+async def test_a_body_that_is_not_what_its_encoding_says_is_400_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+):
+    async with serving() as server:
+        for body in (b"abc", io.BytesIO(b"abc" * 100_000)):
+            response = await server.client.post(
+                "/v1/realtime/client_secrets", data=body, headers={"Content-Encoding": "gzip"}
+            )
+            assert response.status == 400
+            assert (await error_of(response))["code"] == "invalid_body"
+        assert (await server.client.get("/healthz")).status == 200
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.asyncio
 async def test_unknown_urls_and_methods_answer_in_the_shape_of_the_api():
     async with serving() as server:
         response = await server.client.get("/v1/chat/completions")
