@@ -6,11 +6,10 @@ wire; `pack` and the two decoders are the only places that know it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from session_server.observability.metrics_sum import FamilyCounts
+from session_server.protocol.values import JsonObject
 from session_server.runtime.messages import ToHost, ToSession
 
 
@@ -37,10 +36,11 @@ class CannotStart(Control, frozen=True, tag=True):
 
 
 class MintSecret(Control, frozen=True, tag=True):
-    """A new ephemeral key, with the session that it stands for. Answered by `Minted`."""
+    """A new ephemeral key, with the session that it stands for in JSON: its integers may be larger than msgpack's. Answered by
+    `Minted`."""
 
     ask: int
-    session: dict[str, Any] | None
+    session: bytes | None
     life_s: int
 
 
@@ -102,11 +102,11 @@ class Minted(Control, frozen=True, tag=True):
 
 
 class Found(Control, frozen=True, tag=True):
-    """`known` False: there is no such key, or it has expired."""
+    """`known` False: there is no such key, or it has expired. `session`: in JSON."""
 
     ask: int
     known: bool
-    session: dict[str, Any] | None = None
+    session: bytes | None = None
     expires_at: int = 0
 
 
@@ -145,6 +145,16 @@ Answer = Minted | Found | Ready | Page | Counted
 pack = msgspec.msgpack.Encoder().encode
 _from_worker = msgspec.msgpack.Decoder(FromWorker)
 _from_supervisor = msgspec.msgpack.Decoder(FromSupervisor)
+
+
+def json_of(session: JsonObject | None) -> bytes | None:
+    """A session of an ephemeral key, as it goes over the link."""
+    return None if session is None else msgspec.json.encode(session)
+
+
+def session_of(json: bytes | None) -> JsonObject | None:
+    """What `json_of` was given."""
+    return None if json is None else msgspec.json.decode(json, type=dict)
 
 
 def read_from_worker(payload: bytes) -> FromWorker:

@@ -35,6 +35,8 @@ from session_server.runtime.workers.control import (
     MintSecret,
     Page,
     Ready,
+    json_of,
+    session_of,
 )
 
 _log = logging.getLogger(__name__)
@@ -115,7 +117,7 @@ class Desk:
         match message:
             case MintSecret():
                 value, expires_at = self._secrets.mint(
-                    message.session, message.life_s, self._now_s()
+                    session_of(message.session), message.life_s, self._now_s()
                 )
                 peer.send(Minted(message.ask, value, expires_at))
             case FindSecret():
@@ -138,7 +140,7 @@ class Desk:
         if found is None:
             peer.send(Found(asked.ask, known=False))
         else:
-            peer.send(Found(asked.ask, True, found.session, found.expires_at))
+            peer.send(Found(asked.ask, True, json_of(found.session), found.expires_at))
 
     def _seam(self, peer: Peer, message: ToHost) -> None:
         session = message.session

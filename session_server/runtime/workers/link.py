@@ -2,7 +2,7 @@
 
 Owns the socket. Messages leave in the order in which they were sent, those of one turn of the loop in one write; they are handed over
 in order, on the loop's thread. Invariants: nothing waits here beyond `MAX_WAITING` bytes (a peer that does not read for so long is
-given up); whatever ends the link, `lost` is called exactly once, and afterwards `send` does nothing. A message that cannot be
+given up), and a message that cannot be written is logged and dropped alone; whatever ends the link, `lost` is called exactly once, and afterwards `send` does nothing. A message that cannot be
 read ends the link: both ends are of one version.
 """
 
@@ -51,6 +51,9 @@ class Link(asyncio.Protocol, Generic[Incoming]):
             piece = frame(pack(message))
         except BadFrame as fault:
             self._give_up(str(fault))
+            return
+        except (ArithmeticError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+            _log.exception("a %s cannot be put on the link: dropped", type(message).__name__)
             return
         if not self._outgoing:
             self._loop.call_soon(self._flush)

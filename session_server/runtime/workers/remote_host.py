@@ -24,6 +24,8 @@ from session_server.runtime.workers.control import (
     MintSecret,
     Page,
     Ready,
+    json_of,
+    session_of,
 )
 
 _ANSWER_S = 5.0
@@ -50,13 +52,14 @@ class RemoteHost:
         self._send(message)
 
     async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
-        make: Callable[[int], Control] = lambda ask: MintSecret(ask, session, life_s)  # noqa: E731
+        carried = json_of(session)
+        make: Callable[[int], Control] = lambda ask: MintSecret(ask, carried, life_s)  # noqa: E731
         minted = await self._asks.ask(make, Minted, _ANSWER_S)
         return minted.value, minted.expires_at
 
     async def find(self, value: str) -> SecretSession | None:
         found = await self._asks.ask(lambda ask: FindSecret(ask, value), Found, _ANSWER_S)
-        return SecretSession(found.session, found.expires_at) if found.known else None
+        return SecretSession(session_of(found.session), found.expires_at) if found.known else None
 
     async def not_ready(self) -> list[str]:
         try:

@@ -53,6 +53,19 @@ def chunk(index: int, size: int = 4800) -> ToSession:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("value", [Minted(1, "ek", 2**64), Minted(1, "\ud800", 5)])
+async def test_a_message_that_cannot_be_written_is_dropped_alone(value: Minted):
+    a, b = await ends()
+    assert a.link is not None
+    a.link.send(value)
+    a.link.send(SessionOpened("s"))
+    await b.until(1)
+    assert b.came == [SessionOpened("s")]
+    assert (a.losses, b.losses) == (0, 0)
+    a.link.close()
+
+
+@pytest.mark.asyncio
 async def test_messages_come_in_order_with_every_byte_of_sound():
     a, b = await ends()
     messages = [SessionOpened("s"), *(chunk(k) for k in range(200)), Minted(1, "ek_x", 5)]

@@ -77,6 +77,19 @@ async def test_an_ephemeral_key_of_one_worker_opens_its_session_at_the_other(wor
     assert caught.value.response.status_code == 401
 
 
+async def test_a_session_with_integers_beyond_64_bits_is_minted_and_found(workers: TwoWorkers):
+    huge = 10**26
+    limit = {"type": "object", "properties": {"x": {"type": "integer", "maximum": huge}}}
+    tool = {"type": "function", "name": "t", "description": "d", "parameters": limit}
+    session = {"type": "realtime", "tools": [tool]}
+    status, _, minted = await workers.post(0, "/v1/realtime/client_secrets", {"session": session})
+    assert status == 200
+    async with workers.calling(1, key=minted["value"]) as caller:
+        (shown,) = caller.events[0]["session"]["tools"]
+        assert shown["parameters"]["properties"]["x"]["maximum"] == huge
+        await assert_answers(caller, "hello")
+
+
 async def test_both_workers_say_the_same_of_themselves(workers: TwoWorkers):
     for path in ("/readyz", "/v1/models", "/healthz"):
         first, second = [await workers.get(slot, path) for slot in (0, 1)]

@@ -29,6 +29,8 @@ from session_server.runtime.workers.control import (
     MintSecret,
     Page,
     Ready,
+    json_of,
+    session_of,
 )
 from session_server.runtime.workers.desk import Desk, Peer
 from tests.unit.runtime.workers.conftest import Sent
@@ -56,7 +58,7 @@ class Office:
             self.desk.joined(peer)
 
     def mint(self, worker: int, **session: object) -> str:
-        self.desk.take(self.peers[worker], MintSecret(1, session or None, 10))
+        self.desk.take(self.peers[worker], MintSecret(1, json_of(session or None), 10))
         return self.sent[worker].of(Minted)[-1].value
 
     def find(self, worker: int, value: str) -> Found:
@@ -116,7 +118,10 @@ def test_a_key_of_one_worker_is_good_at_every_other_until_it_expires():
     office = Office()
     value = office.mint(0, type="realtime", instructions="x")
     found = office.find(1, value)
-    assert (found.known, found.session) == (True, {"type": "realtime", "instructions": "x"})
+    assert (found.known, session_of(found.session)) == (
+        True,
+        {"type": "realtime", "instructions": "x"},
+    )
     assert found.expires_at == 1010
     office.now_s = 1010
     assert not office.find(1, value).known
