@@ -87,6 +87,15 @@ class Drain:
     def forced(self) -> bool:
         return self._stop.forced.is_set()
 
+    @property
+    def hurried(self) -> asyncio.Event:
+        """Set once the end is forced."""
+        return self._stop.forced
+
+    @property
+    def longest_s(self) -> float:
+        return self._answer_s + self._close_s
+
     def _shut_the_door(self) -> None:
         self.phase = Phase.FINISHING
         self._registry.block(Refusal.DRAINING, REASON)

@@ -50,7 +50,7 @@ def certificate_file() -> Path:
 def own_certificate(host: str, now: datetime.datetime, file: Path | None = None) -> OwnCertificate:
     """The kept certificate, or a new one; `host`: what the server listens on. Raises ConfigError."""
     file = file or certificate_file()
-    wanted = names_of_this_machine(host)
+    wanted = names_of_this_machine(host)[:_MAX_NAMES]
     kept = _read(file)
     if kept is not None and kept.not_valid_after_utc - now > _RENEW:
         known = _names(kept)
@@ -71,7 +71,15 @@ def names_of_this_machine(host: str) -> list[str]:
     found = ["localhost", "127.0.0.1", "::1", host, socket.gethostname()]
     for addresses in psutil.net_if_addrs().values():
         found += [a.address for a in addresses if a.family in (socket.AF_INET, socket.AF_INET6)]
-    return list(dict.fromkeys(name for name in found if _usable(name)))
+    return list(dict.fromkeys(_as_kept(name) for name in found if _usable(name)))
+
+
+def _as_kept(name: str) -> str:
+    """As a certificate gives it back: addresses have several spellings, and no zone in it."""
+    try:
+        return str(ipaddress.ip_address(name.partition("%")[0]))
+    except ValueError:
+        return name
 
 
 def _usable(name: str) -> bool:

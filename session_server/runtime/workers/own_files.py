@@ -12,6 +12,7 @@ from pathlib import Path
 
 from session_server.config import Config
 from session_server.runtime.place import Place
+from session_server.runtime.tls import Tls
 from session_server.runtime.workers.control import Begin
 from session_server.runtime.workers.relay import socket_of
 
@@ -33,6 +34,25 @@ def own_config(config: Config, begin: Begin) -> tuple[Config, Place]:
             record_mb=place.share_of(log.record_mb, least=1),
         )
     return replace(config, observability=log), place
+
+
+def own_certificate_of(folder: Path) -> Path:
+    """Where the server's own certificate lies for its workers."""
+    return folder / "tls.pem"
+
+
+def one_certificate(config: Config, tls: Tls | None, folder: Path) -> Config:
+    """The configuration for the workers: what was self-signed is one file for all of them, and for those that come later.
+
+    The one that is kept in the cache may be another one by then.
+    """
+    if tls is None or not tls.self_signed:
+        return config
+    file = own_certificate_of(folder)
+    file.touch(mode=0o600)
+    file.write_bytes(tls.certificate.read_bytes())
+    server = replace(config.server, tls_self_signed=False, tls_cert=str(file), tls_key=None)
+    return replace(config, server=server)
 
 
 def own_path(path: Path, slot: int, life: int) -> Path:

@@ -38,6 +38,7 @@ from session_server.runtime.tls import Tls, server_tls
 from session_server.runtime.workers.child import Child, born
 from session_server.runtime.workers.control import Begin, GoDown, OpenDoor
 from session_server.runtime.workers.desk import Desk
+from session_server.runtime.workers.own_files import one_certificate
 from session_server.runtime.workers.relay import socket_of
 from session_server.runtime.workers.shared_port import SharedPort
 
@@ -77,7 +78,7 @@ class Supervisor:
         self.tls: Tls | None = None
         self.children: dict[int, Child] = {}
         self._started_at = unix_seconds()
-        self._packed = pickle.dumps(config)
+        self._packed = b""
         self._port: SharedPort | None = None
         self._folder: Path | None = None
         self._keepers: list[asyncio.Task[None]] = []
@@ -109,6 +110,7 @@ class Supervisor:
         self.tls = server_tls(self.config)
         self._port = SharedPort(server.host, server.port)
         self._folder = _private_folder(server.workers)
+        self._packed = pickle.dumps(one_certificate(self.config, self.tls, self._folder))
         first = [asyncio.get_running_loop().create_future() for _ in range(server.workers)]
         self._keepers = [
             asyncio.create_task(self._keep(slot, there)) for slot, there in enumerate(first)

@@ -49,7 +49,7 @@ from session_server.runtime.workers.control import (
     read_from_supervisor,
 )
 from session_server.runtime.workers.link import Link, linked
-from session_server.runtime.workers.own_files import own_config
+from session_server.runtime.workers.own_files import own_certificate_of, own_config
 from session_server.runtime.workers.relay import Relay, socket_of
 from session_server.runtime.workers.remote_host import RemoteHost
 
@@ -73,6 +73,7 @@ class Worker:
         self._link: Link[FromSupervisor] | None = None
         self._front: Front | None = None
         self._metrics: Metrics | None = None
+        self._relay: Relay | None = None
         self._host = RemoteHost(self._send)
 
     async def run(self, end: socket.socket) -> int:
@@ -104,6 +105,7 @@ class Worker:
 
     async def _serve(self, config: Config, place: Place, folder: Path) -> None:
         self._metrics = Metrics(version=installed_version(), config=config.scheduler.policy.value)
+        relay = self._relay = Relay(folder, place.slot, place.workers, websocket_limits(config))
         front = self._front = Front(
             config,
             self._host,
@@ -111,7 +113,7 @@ class Worker:
             MonotonicClock(),
             model_store(config),
             place,
-            Relay(folder, place.slot, place.workers, websocket_limits(config)),
+            relay,
         )
         telling = asyncio.create_task(self._tell())
         try:
@@ -140,7 +142,7 @@ class Worker:
         lost = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({told, lost}, return_when=asyncio.FIRST_COMPLETED)
-            draining = asyncio.ensure_future(front.drain.finish())
+            draining = asyncio.ensure_future(self._drained(front))
             await asyncio.wait({draining, lost}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 self._fail_sessions(front)
@@ -149,6 +151,14 @@ class Worker:
         finally:
             told.cancel()
             lost.cancel()
+
+    async def _drained(self, front: Front) -> None:
+        """The sessions here are done, and within the same bounds the connections to calls of other workers."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + front.drain.longest_s
+        await front.drain.finish()
+        if self._relay is not None:
+            await self._relay.finish(max(0.0, end - loop.time()), front.drain.hurried)
 
     def _fail_sessions(self, front: Front) -> None:
         """Nothing will come from the host any more: each client hears why, then its answers fail and its connection closes."""
@@ -211,4 +221,5 @@ def _tidy(folder: Path, slot: int) -> None:
     """The supervisor cannot: it is gone. The last worker takes the folder away."""
     with contextlib.suppress(OSError):
         socket_of(folder, slot).unlink(missing_ok=True)
+        own_certificate_of(folder).unlink(missing_ok=True)
         folder.rmdir()

@@ -7,7 +7,9 @@ import socket
 import ssl
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from cryptography import x509
 
@@ -81,6 +83,25 @@ def test_a_folder_that_cannot_be_written_names_the_key(tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ConfigError, match=r"server\.tls_self_signed: the certificate cannot be"):
         own_certificate("127.0.0.1", NOW, tmp_path / "file" / "own.pem")
+
+
+@pytest.mark.parametrize("host", ["0:0:0:0:0:0:0:1", "FD00:0::0001", "fd00::2%eth0"])
+def test_an_address_in_another_spelling_makes_no_new_one_every_time(file: Path, host: str):
+    own_certificate(host, NOW, file)
+    assert not own_certificate(host, NOW, file).new
+
+
+def test_a_machine_of_more_names_than_fit_keeps_its_certificate(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    many = [
+        SimpleNamespace(family=socket.AF_INET, address=f"10.0.0.{number}") for number in range(99)
+    ]
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": many})
+    own_certificate("127.0.0.1", NOW, file)
+    before = file.read_bytes()
+    assert not own_certificate("127.0.0.1", NOW, file).new
+    assert file.read_bytes() == before
 
 
 def test_names_that_no_certificate_can_hold_are_left_out(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import socket as socket_module
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from session_server.runtime.workers import relay as relay_module
 from session_server.runtime.workers.relay import Relay, socket_of
 from session_server.transports.websocket import WebSocketLimits
 
@@ -22,10 +25,11 @@ Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
 class Other:
-    """The worker that has the call: does what the test says with each WebSocket, and keeps what it saw."""
+    """The worker that has the call: does what the test says with each WebSocket, and keeps what it saw. `relay`: to it."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, relay: Relay) -> None:
         self.talk = talk
+        self.relay = relay
         self.headers: list[dict[str, str]] = []
         self.closes: list[int | None] = []
         self.ended = asyncio.Event()
@@ -51,7 +55,7 @@ class Other:
 async def two(folder: Path, talk: Talk) -> AsyncIterator[tuple[TestClient, Other]]:
     """A worker that has no call, and the other one."""
     relay = Relay(folder, 0, 2, WebSocketLimits(outbox_wait_s=0.3, close_wait_s=0.3))
-    other = Other(talk)
+    other = Other(talk, relay)
 
     async def pass_on(request: web.Request) -> web.StreamResponse:
         call_id = request.query.get("call_id") or request.match_info.get("call_id", "")
@@ -194,6 +198,75 @@ async def test_a_worker_that_is_not_there_has_no_calls(tmp_path: Path):
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await client.ws_connect(f"/v1/realtime?call_id={CALL}")
         assert caught.value.status == 404
+
+
+@pytest.mark.asyncio
+async def test_the_way_down_waits_for_a_second_connection_until_its_call_ends(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        ending = asyncio.create_task(other.relay.finish(60, asyncio.Event()))
+        await socket.send_str("still here")
+        assert await socket.receive_str() == "still here"
+        assert not ending.done()
+        await socket.send_str("bye")
+        assert (await socket.receive()).data == 4001
+        await asyncio.wait_for(ending, 60)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("forced", [False, True])
+async def test_the_way_down_closes_both_ends_of_a_second_connection_with_1001(
+    tmp_path: Path, forced: bool
+):
+    async with two(tmp_path, echo) as (client, other):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        await socket.send_str("x")
+        await socket.receive_str()
+        hurried = asyncio.Event()
+        if forced:
+            hurried.set()
+        ending = asyncio.create_task(other.relay.finish(60 if forced else 0.01, hurried))
+        message = await socket.receive()
+        assert (message.type, message.data) == (WSMsgType.CLOSE, 1001)
+        await asyncio.wait_for(ending, 60)
+        await other.ended.wait()
+        assert other.closes == [1001]
+
+
+@pytest.mark.asyncio
+async def test_the_way_down_waits_for_nothing_when_nothing_is_joined(tmp_path: Path):
+    async with two(tmp_path, echo) as (_, other):
+        await asyncio.wait_for(other.relay.finish(3600, asyncio.Event()), 60)
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_stands_still_is_503_and_not_an_unknown_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(relay_module, "_TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    async with two(tmp_path, echo) as (client, _):
+        socket_of(tmp_path, 1).unlink()
+        with socket_module.socket(socket_module.AF_UNIX) as deaf:
+            deaf.bind(str(socket_of(tmp_path, 1)))
+            deaf.listen()
+            async with client.post(f"/v1/realtime/calls/{CALL}/hangup") as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+            assert caught.value.status == 503
+            assert caught.value.headers is not None
+            assert caught.value.headers["Retry-After"] == "1"
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.asyncio
+async def test_a_body_with_an_encoding_is_passed_on_decoded_and_says_so(tmp_path: Path):
+    async with two(tmp_path, echo) as (client, other):
+        url = f"/v1/realtime/calls/{CALL}/hangup"
+        headers = {"Content-Encoding": "gzip"}
+        async with client.post(url, data=gzip.compress(b"body"), headers=headers) as answer:
+            assert (answer.status, await answer.text()) == (202, "got body")
+        assert "Content-Encoding" not in other.headers[0]
 
 
 @pytest.mark.asyncio

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from session_server.config import Config, load
+from session_server.runtime.own_certificate import own_certificate
+from session_server.runtime.tls import server_tls
 from session_server.runtime.workers.control import Begin
-from session_server.runtime.workers.own_files import own_config
+from session_server.runtime.workers.own_files import one_certificate, own_config
 
 pytestmark = pytest.mark.unit
 
@@ -48,3 +52,27 @@ def test_without_a_record_nothing_changes_and_the_place_is_known():
     assert own == config
     assert (place.slot, place.workers, place.port, place.alone) == (2, 3, 8000, False)
     assert place.socket == Path("/tmp/x/worker2.sock")
+
+
+def test_workers_that_come_later_have_the_certificate_of_the_first_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = load(Path("sim.yaml"), flags={"server.tls_self_signed": True}).config
+    tls = server_tls(config)
+    assert tls is not None
+    own = one_certificate(config, tls, tmp_path)
+    now = datetime.datetime.now(datetime.UTC)
+    assert own_certificate("another.example.org", now).new  # by another server of this user
+    for _ in range(2):
+        found = server_tls(own)
+        assert found is not None
+        assert found.fingerprint == tls.fingerprint
+    assert own.server.tls_cert is not None
+    assert stat.S_IMODE(Path(own.server.tls_cert).stat().st_mode) == 0o600
+
+
+def test_a_certificate_of_the_user_s_stays_where_it_is(tmp_path: Path):
+    config = configured(None)
+    assert one_certificate(config, None, tmp_path) is config
+    assert list(tmp_path.iterdir()) == []
