@@ -91,7 +91,10 @@ def convert(kind: Any, value: object, where: Where, key: str) -> object:  # noqa
 
 def _plain(kind: Any, value: object, where: Where, key: str) -> object:  # noqa: ANN401
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{key}: the number is too large ({where(key)})") from None
     if kind in _NAMES and type(value) is not kind:
         hint = _as_yaml_number(value) if kind in (int, float) else ""
         raise ConfigError(

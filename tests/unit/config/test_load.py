@@ -37,6 +37,10 @@ def complaint(file: Path | None = None, env: dict[str, str] | None = None, **fla
         ("server: {port: 80.5}", "server.port: must be a whole number, not 80.5"),
         ("server: {close_wait_s: 1e1}", "not '1e1', which YAML takes for text: write 10 "),
         ("server: {port: 8e3}", "not '8e3', which YAML takes for text: write 8000 "),
+        (
+            f"server: {{close_wait_s: {10**400}}}",
+            "server.close_wait_s: the number is too large (file",
+        ),
         ("server: {port: true}", "server.port: must be a whole number, not True"),
         ("server: {port: 70000}", "server.port: 70000 is not within 0 and 65535"),
         ("server: {host: ''}", "server.host: must not be empty"),
