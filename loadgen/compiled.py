@@ -85,7 +85,7 @@ def missing() -> str | None:
     for module, package in (("mypyc", "mypy"), ("setuptools", "setuptools")):
         if importlib.util.find_spec(module) is None:
             return f"compiling needs {package}: pip install {package}"
-    compiler = os.environ.get("CC", "cc").split()[0]
+    compiler = next(iter(os.environ.get("CC", "").split()), "cc")
     return (
         None if shutil.which(compiler) else f"compiling needs a C compiler: there is no {compiler}"
     )
@@ -143,7 +143,7 @@ def _compile(tree: Path, modules: Sequence[str]) -> None:
     (tree / "mypy.ini").write_text(_MYPY)
     level = os.environ.get("MYPYC_OPT_LEVEL", "1")
     command = [sys.executable, "-P", "-c", _SETUP, level, *modules]
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     with console.status(f"compiling {len(modules)} modules: some minutes, once"):
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
     if done.returncode:
@@ -168,15 +168,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         tree = compiled_tree(options.into)
-    except ConfigError as fault:
-        Console(stderr=True, highlight=False).print(str(fault))
+    except (ConfigError, OSError) as fault:
+        console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+        console.print(_one_line(fault, options.into), markup=False)
         return 2
     if not options.command:
-        Console(highlight=False).print(f"compiled: {tree}", soft_wrap=True)
+        Console(highlight=False, emoji=False).print(f"compiled: {tree}", soft_wrap=True)
         return 0
     path = [str(tree), os.environ.get("PYTHONPATH", ""), os.getcwd()]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     os.execve(sys.executable, [sys.executable, "-P", "-m", *options.command], environment)
+
+
+def _one_line(fault: ConfigError | OSError, into: Path) -> str:
+    if isinstance(fault, ConfigError):
+        return str(fault)
+    return f"--into {into}: no copy can be made there: {fault.strerror or fault}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -91,6 +91,25 @@ def test_without_a_compiler_one_line_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiled, "missing", lambda: None)
+    (tmp_path / "file").write_text("no folder")
+    into = tmp_path / "file" / "copies"
+    assert compiled.main(["--into", str(into), "loadgen.speed"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"--into {into}: no copy can be made there: ")
+    assert said.count("\n") == 1
+
+
+def test_a_blank_name_of_a_compiler_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    usual = compiled.missing()
+    monkeypatch.setenv("CC", " ")
+    assert compiled.missing() == usual
+
+
 def test_source_that_does_not_compile_leaves_nothing_behind(tmp_path: Path) -> None:
     _skip_without_compiler()
     with pytest.raises(ConfigError, match="mypyc failed"):

@@ -44,6 +44,14 @@ def test_mixed_is_the_default_of_a_simulation():
     assert found.network == NetworkModel()
 
 
+def test_a_number_too_large_for_a_float_is_one_line_that_names_the_key(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"about: mine\nworkload: {{wait_limit_s: {10**400}}}\n")
+    with pytest.raises(ConfigError, match=r"wait_limit_s: the number is too large") as caught:
+        find_workload(str(file))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_file_of_ones_own_inherits(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text(
