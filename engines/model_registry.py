@@ -10,6 +10,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,11 @@ def pip_command() -> list[str]:
         return [sys.executable, "-m", "pip"]
     bundle = importlib.util.find_spec("ensurepip")
     if bundle is not None and bundle.origin is not None:
-        wheels = sorted((Path(bundle.origin).parent / "_bundled").glob("pip-*.whl"))
+        folders = [Path(bundle.origin).parent / "_bundled"]
+        if packaged := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # Debian and Fedora keep it there
+            folders.append(Path(packaged))
+        found = [wheel for folder in folders for wheel in folder.glob("pip-*.whl")]
+        wheels = sorted(found, key=lambda wheel: wheel.name)
         if wheels:
             return [sys.executable, f"{wheels[-1]}/pip"]
     raise FetchFailed(

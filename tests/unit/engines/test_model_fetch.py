@@ -375,6 +375,21 @@ def test_an_environment_without_pip_uses_the_one_in_python(monkeypatch: pytest.M
         pip_command()
 
 
+def test_pip_where_the_system_keeps_python_s_wheels_elsewhere_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import importlib.util
+    import sysconfig
+
+    wheel = tmp_path / "pip-99.0-py3-none-any.whl"
+    wheel.touch()
+    find: Callable[[str], Any] = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "pip" else find(n))
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: str(tmp_path))
+    pytest.importorskip("ensurepip")
+    assert pip_command()[1] == f"{wheel}/pip"
+
+
 @pytest.mark.parametrize(
     "report", ["", "[]", '{"install": []}', '{"install": [{"download_info": {"url": "x/y"}}]}']
 )
