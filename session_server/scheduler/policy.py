@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.scheduler.run import Run
 from session_server.scheduler.work import Kind, WorkItem
 
 Entry = tuple[int, int, WorkItem]
@@ -57,12 +58,6 @@ class _Head:
         self._at += 1
         self.entry = self._entries[self._at] if self._at < len(self._entries) else None
         return taken
-
-
-class Run(list[WorkItem]):
-    """Items that hold their slots and need nothing more: a step may take as many of them at once as it has room for."""
-
-    __slots__ = ()
 
 
 class Band:

@@ -29,7 +29,8 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import REAL_AGES, Bands, Run, items
+from session_server.scheduler.policy import REAL_AGES, Bands, items
+from session_server.scheduler.run import Run
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
-from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy, Run
+from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy
+from session_server.scheduler.run import Run
 from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
 _AGING = 64

@@ -36,6 +36,11 @@ def what_mypyc_refuses(tree: ast.Module) -> list[str]:
             continue
         if any(getattr(name, "id", "") == "runtime_checkable" for name in node.decorator_list):
             found.append(f"{node.name} is asked about by isinstance")
+        bases = [getattr(base, "value", base) for base in node.bases]
+        if any(
+            getattr(base, "id", "") in ("list", "dict", "set", "tuple", "str") for base in bases
+        ):
+            found.append(f"{node.name} is a built-in type")
         methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
         for part in node.body:
             if not isinstance(part, ast.Assign):
@@ -60,8 +65,9 @@ class Two:
     a, b = 1, 2
     def go(self): ...
     run = go
+class Three(list[int]): ...
 """
-    assert len(what_mypyc_refuses(ast.parse(bad))) == 3
+    assert len(what_mypyc_refuses(ast.parse(bad))) == 4
 
 
 def test_changed_source_is_another_copy(tmp_path: Path) -> None:
