@@ -21,7 +21,7 @@ from websockets.frames import CloseCode
 from loadgen.driving import LEAD_EVERY_NS, LEAD_SAMPLES, OPEN_S, Load, LoadRun, Outcome
 from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
-from loadgen.wire import NOT_TRUSTED, decode
+from loadgen.wire import NOT_TRUSTED, REFUSED, decode
 from loadgen.wire_client import Lines, WireClient
 from session_server.clock import Clock
 from session_server.media import NS_PER_S, OUTPUT_RATE
@@ -146,9 +146,8 @@ def describe(fault: Exception, url: str) -> tuple[str, str]:
     if isinstance(fault, InvalidStatus):
         status = fault.response.status_code
         reason = {
-            401: "the server wants a key, or another one (--api-key)",
+            **REFUSED,
             404: "nothing is served at this path",
-            503: "the server takes no more sessions now",
         }.get(status, "the server refused the connection")
         return f"{url}: HTTP {status}: {reason}", f"http:{status}"
     if isinstance(fault, ssl.SSLCertVerificationError):

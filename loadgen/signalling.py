@@ -17,7 +17,7 @@ import aiohttp
 import aioice.ice
 from aiortc import RTCPeerConnection, RTCSessionDescription
 
-from loadgen.wire import NOT_TRUSTED
+from loadgen.wire import NOT_TRUSTED, REFUSED
 
 CHANNEL = "oai-events"
 CLOSE_S = 5.0
@@ -108,11 +108,10 @@ def describe(fault: Exception, url: str) -> tuple[str, str]:
     """(one line for people, key for `error_kinds`) of why a call could not be begun."""
     if isinstance(fault, CallRefused):
         reason = {
-            401: "the server wants a key, or another one (--api-key)",
+            **REFUSED,
             404: NO_CALLS,
             405: NO_CALLS,
             501: NO_CALLS,
-            503: "the server takes no more sessions now",
         }.get(fault.status, fault.why or "the server refused the call")
         return f"{url}: HTTP {fault.status}: {reason}", f"http:{fault.status}"
     if isinstance(fault, aiohttp.ClientConnectorCertificateError):

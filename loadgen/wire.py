@@ -16,6 +16,11 @@ NOT_TRUSTED = (
     "its certificate is not trusted here; name the file: SSL_CERT_FILE=FILE session-loadgen ..."
 )
 """Said alike by all drivers of a server with `--tls-self-signed`."""
+REFUSED = {
+    401: "the server wants a key, or another one (--api-key)",
+    503: "the server takes no more sessions now",
+}
+"""What a status of HTTP means, however the session was to be opened."""
 
 
 class ErrorBody(msgspec.Struct, gc=False):
