@@ -61,6 +61,7 @@ class Capabilities:
     `samples_behind`: audio that the stage holds back until its last input (overlap-add).
     `streams_text`: a talker that takes text as it is written and gives AcousticFrames, a unit or a few each step; its
     graph has no codec, and frames go straight to the vocoder.
+    `hears`: a thinker that takes the user's audio itself (`ChatMessage.audio`); its graph may do without ASR.
     """
 
     stage: Stage
@@ -74,11 +75,18 @@ class Capabilities:
     can_fork: bool = False
     can_rollback: bool = False
     streams_text: bool = False
+    hears: bool = False
     token_bytes: int = 0
     """Size of one context token's state, where `can_export`."""
     own_thread: bool = False
     """All of a step's work is done on the thread that calls it: what the step costs a processor is that thread's time,
     however long it waited for one."""
+    holds: bool = False
+    """A streaming engine: an answer at its grant keeps its state and costs no steps (`engines.streaming`)."""
+    reprioritises: bool = False
+    """A streaming engine: the urgency of an answer under way can be changed."""
+    warms: bool = False
+    """A streaming engine: the beginning of a prompt can be read before the prompt is there."""
 
 
 class StepRequest(Value, frozen=True):
@@ -180,12 +188,16 @@ class TurnJudgement:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`)."""
+    """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`).
+
+    `audio`: what a user said, s16le at INPUT_RATE, for a thinker that hears; `content` is then its transcript, where
+    there is one, and is not part of the prompt."""
 
     role: str
     content: str
     kind: str = "message"
     name: str | None = None
+    audio: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +233,17 @@ class ThinkJob:
 
 class TokenOutput(Value, frozen=True):
     """Output of one thinker step. `text` is None while the prompt is still being read; it holds only whole
-    characters. On the last step `reason` is stop or max_output_tokens and the counts are set."""
+    characters. On the last step `reason` is stop or max_output_tokens and the counts are set.
+
+    `payload`: opaque, for a talker that reads more than text; it goes to the talker in order, also when the step has
+    no text."""
 
     text: str | None
     reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    payload: object | None = None
 
 
 # -- talker, codec, vocoder

@@ -1,19 +1,24 @@
 """Engines by name. An engine's module is imported only when a graph names it, so that a missing extra
 (torch, vllm) harms nobody who does not use it.
 
-A factory is `create(options, store) -> SteppedEngine`; it reads no files: `load()` does, on the stage's thread.
+A factory is `create(options, store) -> SteppedEngine`; it reads no files: `load()` does, on the stage's thread. Engines that
+schedule themselves have factories of their own kind, `create(options, store) -> StreamingEngine`; they serve as thinkers.
+Both raise ValueError, naming the option, for options that cannot be.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 
 from engines.base import SteppedEngine
 from engines.model_store import ModelStore
+from engines.streaming import StreamingEngine
 from session_server.errors import ConfigError
 
 Factory = Callable[[Mapping[str, object], ModelStore], SteppedEngine]
+StreamingFactory = Callable[[Mapping[str, object], ModelStore], StreamingEngine]
 
 ENGINES: Mapping[str, str] = {
     "cpu.moonshine": "engines.cpu.asr:create",
@@ -30,18 +35,51 @@ ENGINES: Mapping[str, str] = {
 }
 
 
+STREAMING: Mapping[str, str] = {
+    "sim.streaming_thinker": "engines.sim.streaming_thinker:create",
+    "vllm.thinker": "engines.vllm.thinker:create",
+    "remote.openai_chat": "engines.remote.openai_chat:create",
+}
+
+
 def factory(name: str, extra: Mapping[str, str] | None = None, where: str = "engine") -> Factory:
-    """The factory of engine `name`; `extra` adds names that live outside this package.
+    """The factory of stepped engine `name`; `extra` adds names that live outside this package.
 
     Raises ConfigError for an unknown name, or one whose packages are not installed.
     """
     known = {**ENGINES, **(extra or {})}
+    if name in STREAMING:
+        raise ConfigError(f"{where}: engine {name} schedules itself; only a thinker may")
     target = known.get(name)
     if target is None:
-        raise ConfigError(f"{where}: unknown engine {name!r}; known are {', '.join(sorted(known))}")
+        raise _unknown(name, where, {*known, *STREAMING})
+    module, attribute = _imported(name, target, where)
+    create: Factory = getattr(module, attribute)
+    return create
+
+
+def is_streaming(name: str) -> bool:
+    """Whether the engine of that name schedules itself."""
+    return name in STREAMING
+
+
+def streaming_factory(name: str, where: str = "engine") -> StreamingFactory:
+    """The factory of streaming engine `name`. Raises ConfigError as `factory` does."""
+    target = STREAMING.get(name)
+    if target is None:
+        raise _unknown(name, where, set(STREAMING))
+    module, attribute = _imported(name, target, where)
+    create: StreamingFactory = getattr(module, attribute)
+    return create
+
+
+def _unknown(name: str, where: str, known: Iterable[str]) -> ConfigError:
+    return ConfigError(f"{where}: unknown engine {name!r}; known are {', '.join(sorted(known))}")
+
+
+def _imported(name: str, target: str, where: str) -> tuple[ModuleType, str]:
     module, _, attribute = target.partition(":")
     try:
-        create: Factory = getattr(importlib.import_module(module), attribute)
+        return importlib.import_module(module), attribute
     except ImportError as error:
         raise ConfigError(f"{where}: engine {name} needs a package: {error}") from error
-    return create

@@ -1,0 +1,104 @@
+"""The contract between the runtime and an engine that schedules itself (vLLM, a remote server): a thinker only.
+
+The runtime decides who is admitted, how far each answer may run ahead, which is more urgent and what is cancelled; the engine
+decides its own batches. Everything is called on the event loop's thread and returns at once, or awaits.
+
+    generate(key, job, pace)   begin an answer; its outputs come from the iterator that is returned
+    set_pace(key, pace)        how far it may go, how soon it is wanted
+    abort(key)                 end it
+    warm(key, job)             read what a prompt will begin with
+
+Rules
+* **Begun when `generate` returns**, not when the iterator is first asked: `set_pace` and `abort` find the answer at once. So
+  `generate` is a plain method, not an async generator function. It raises ValueError for a job that can never run (the
+  client reads the text) or a key that is there; nothing else.
+* **Order.** Outputs come in the order of the text; whole characters only. `output_tokens` counts the answer's tokens so far
+  and never falls (an output may hold several). `prompt_tokens` and `cached_tokens` are set from the first text on where the
+  engine knows them, on the last in any case. The last has a `reason`, and then the iterator ends.
+* **Abort at any point**: waiting, reading the prompt, held, between tokens, after the end, twice, of an unknown key. The
+  iterator ends without a reason, and **nothing comes after `abort` returns**, not even what was ready. State is freed at
+  the engine's next step at the latest. Closing the iterator, or cancelling the task that waits for it, is an abort too.
+* **Grants.** With `holds`, an answer that has reached `pace.granted` tokens is held: its state is kept, it costs no steps and
+  delays nobody; a later grant carries on where it stopped, with the text that it would have given anyhow. A grant that is lowered
+  below what was made takes nothing back. Without `holds` a grant is a wish: the runtime reads no further.
+* **Bounded buffers.** The engine keeps at most `UNREAD` outputs that nobody has read; then the answer stops, or its outputs are
+  joined, and nothing is lost.
+* **Failures apart.** What goes wrong with one answer is `AnswerFailed` from its iterator, and harms no other. When the engine
+  itself is gone, each open iterator raises `EngineFault`, `generate` gives one that does, and so does `figures`, which the
+  runtime asks once a second; then it calls `close` and `load` again. After `close` nothing is kept and no iterator goes on.
+* Keys are never used again. Calls on unknown ones are harmless: cancellation races with everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from engines.base import Capabilities, JobKey, ThinkJob, TokenOutput
+from session_server.errors import SessionServerError
+
+UNREAD = 256
+"""Outputs of one answer that an engine may keep unread."""
+
+FIGURES: Mapping[str, str] = {
+    "running": "answers that take part in the engine's steps",
+    "waiting": "answers that have not begun",
+    "held": "answers that have reached their grant, their state kept",
+    "steps": "steps taken since the engine was loaded",
+    "prompt_tokens": "prompt tokens since the engine was loaded",
+    "cached_tokens": "those of them that did not have to be read",
+    "kv_used": "share of the engine's memory for state that answers hold, 0 to 1",
+}
+"""What `figures` may say. An engine that knows running, waiting and held says all three: they tell whether state was freed."""
+
+
+class AnswerFailed(SessionServerError):
+    """One answer could not be made or ended; the message is fit for a client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far and how soon. `granted`: tokens that the answer may have reached in all, counted from its first (None: no
+    bound). `urgency_ns`: when its next token is wanted, on the server's clock; smaller is sooner. Without `reprioritises` the
+    urgency that an answer begins with stays."""
+
+    granted: int | None
+    urgency_ns: int
+
+
+@runtime_checkable
+class StreamingEngine(Protocol):
+    """A thinker that schedules itself; see the module docstring for the rules."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Known after `load`. `max_batch`: answers that run at once."""
+        ...
+
+    async def load(self) -> None:
+        """Raises ModelsMissing, ConfigError or EngineFault with one clear line. Called again after `close`."""
+        ...
+
+    def generate(self, key: JobKey, job: ThinkJob, pace: Pace) -> AsyncIterator[TokenOutput]: ...
+
+    def set_pace(self, key: JobKey, pace: Pace) -> None: ...
+
+    def abort(self, key: JobKey) -> None: ...
+
+    async def warm(self, key: JobKey, job: ThinkJob) -> None:
+        """Read the prefix of a prompt (`job.warm`), below all that anyone waits for; returns when it is read, or `abort(key)`
+        came. Without `warms` it returns at once. Failures are the caller's to ignore."""
+        ...
+
+    def forget(self, session: str) -> None:
+        """The session is over: what is kept for it between answers may go. Its answers were aborted before."""
+        ...
+
+    def figures(self) -> Mapping[str, float]:
+        """Some of FIGURES, now; may be empty. Raises EngineFault when the engine is gone."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back. Idempotent; never raises for an engine that is gone."""
+        ...
