@@ -156,12 +156,15 @@ def waits_ms(turns: Iterable[Turn], end_ns: int, objective_ms: float) -> list[fl
 
 
 def slo(turns: Sequence[Turn], end_ns: int) -> dict[str, Any]:
-    """The service level of "sessions at SLO": P90 <= 500 ms, P99 <= 2 s, C100 >= 0.99, failed waits counted."""
+    """The service level of "sessions at SLO": P90 <= 500 ms, P99 <= 2 s, C100 >= 0.99, failed waits counted. `held` null:
+    too few answers to tell."""
     waits = waits_ms(turns, end_ns, SLO_P90_MS)
     c100 = _share_within(turns, 100)
     p90 = percentile(waits, 0.9) if waits else math.inf
     p99 = percentile(waits, 0.99) if waits else math.inf
-    held = p90 <= SLO_P90_MS and p99 <= SLO_P99_MS and (c100 or 0.0) >= SLO_C100
+    in_time = p90 <= SLO_P90_MS and p99 <= SLO_P99_MS
+    known = len(waits) >= LEAST_EVENTS and not (in_time and c100 is None)
+    held = in_time and c100 is not None and c100 >= SLO_C100 if known else None
     return {
         **_spread_ms(waits),
         "c100": c100,

@@ -44,15 +44,18 @@ KEPT: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`holds`: the service level of the knee, and nobody was refused."""
+    """`holds`: the service level of the knee, and nobody was refused. `judged` false: too few answers to tell; such a point
+    does not hold."""
 
     sessions: int
     seed: int
     holds: bool
     figures: Mapping[str, Any]
+    judged: bool = True
 
     def plain(self) -> dict[str, Any]:
-        return {"sessions": self.sessions, "seed": self.seed, "holds": self.holds, **self.figures}
+        known = {"sessions": self.sessions, "seed": self.seed}
+        return {**known, "holds": self.holds, "judged": self.judged, **self.figures}
 
 
 T = TypeVar("T")
@@ -77,8 +80,9 @@ def measure_point(spec: SimulationSpec, give_up: bool) -> Point:
 
     report = simulate(spec, watch=watch).figures
     kept = {name: figure(report, path) for name, path in KEPT}
-    held = bool(figure(report, "slo.held")) and kept["given_up_at_s"] is None
-    return Point(spec.sessions, spec.seed, held and not kept["refused"], kept)
+    held, given_up = figure(report, "slo.held"), kept["given_up_at_s"] is not None
+    holds = bool(held) and not given_up and not kept["refused"]
+    return Point(spec.sessions, spec.seed, holds, kept, judged=held is not None or given_up)
 
 
 class Laboratory:

@@ -230,6 +230,14 @@ def shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
+def cell(report: Mapping[str, Any], path: str) -> str:
+    """A figure as tables show it. Whether a run holds has three answers: yes, no, and that it had too few answers to tell."""
+    value = figure(report, path)
+    if path == "slo.held" and value is None and has(report, path):
+        return "too few answers to tell"
+    return shown(value)
+
+
 def ratio(value: object, base: object) -> str:
     """Two digits; a dash where there is none."""
     numbers = [v for v in (value, base) if isinstance(v, int | float) and not isinstance(v, bool)]
@@ -278,7 +286,7 @@ def print_simulation(report: Mapping[str, Any], console: Console) -> None:
     table.add_column(justify="right")
     for title, path in SIMULATION_ROWS:
         if has(report, path):
-            table.add_row(title, shown(figure(report, path)))
+            table.add_row(title, cell(report, path))
     for stage, figures in report.get("stages", {}).items():
         batch = shown(figures["mean_batch"])
         table.add_row(f"{stage}: busy, mean batch", f"{figures['occupancy']:.0%}, {batch}")
@@ -297,7 +305,7 @@ def print_comparison(
     table.add_column("ratio", justify="right")
     for title, path in rows_of((first[1], second[1])):
         a, b = figure(first[1], path), figure(second[1], path)
-        table.add_row(title, shown(a), shown(b), ratio(b, a))
+        table.add_row(title, cell(first[1], path), cell(second[1], path), ratio(b, a))
     console.print(table)
     differing = [
         key

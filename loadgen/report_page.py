@@ -16,7 +16,7 @@ from typing import Any
 
 from loadgen import plots
 from loadgen.compare import gathered, joined
-from loadgen.report import figure, ratio, rows_of, shown
+from loadgen.report import cell, figure, ratio, rows_of
 from loadgen.tables import (
     SWEEP_TITLES,
     Rows,
@@ -83,7 +83,11 @@ def _figures(runs: Named) -> Section:
     for title, path in wanted:
         values = [figure(one, path) for _, one in runs]
         rows.append(
-            [title, *map(shown, values), *(ratio(value, values[0]) for value in values[1:])]
+            [
+                title,
+                *(cell(one, path) for _, one in runs),
+                *(ratio(value, values[0]) for value in values[1:]),
+            ]
         )
     origins = {str(one.get("measurement_origin")) for _, one in runs}
     text = f"Measured by: {', '.join(sorted(origins))}."

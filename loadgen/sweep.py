@@ -161,6 +161,7 @@ def summary(points: Sequence[Point]) -> dict[str, Any]:
         spread = pooled(points, name)
         out[name] = None if spread is None else [round(value, 4) for value in spread]
     out["holds"] = sum(point.holds for point in points)
+    out["judged"] = sum(point.judged for point in points)
     return out
 
 

@@ -46,6 +46,15 @@ def wait_ratio_cell(
     return f"{min(ended):.2f} to no end" if ended else "no end"
 
 
+def holds_cell(row: Mapping[str, Any]) -> str:
+    """`3 of 5`: seeds that hold of those with answers enough to tell; how many had too few."""
+    judged = row.get("judged", row["seeds"])
+    if not judged:
+        return "too few answers"
+    short = row["seeds"] - judged
+    return f"{row['holds']} of {judged}" + f", {short} had too few answers" * bool(short)
+
+
 def _without_ranges(rows: Rows) -> Rows:
     """For a narrow terminal."""
     return [[cell.partition(" (")[0] for cell in row] for row in rows]
@@ -80,7 +89,7 @@ def sweep_rows(report: Mapping[str, Any]) -> list[list[str]]:
     return [
         [
             str(row["sessions"]),
-            f"{row['holds']} of {row['seeds']}",
+            holds_cell(row),
             wait_cell(report, row["sessions"], "p90_ms"),
             wait_cell(report, row["sessions"], "p99_ms"),
             cell_of(row["c100"], 3),
@@ -108,7 +117,9 @@ def sweep_verdict(report: Mapping[str, Any]) -> str:
     more = " or more (the search ended there)" if report["search_ended_at_limit"] else ""
     pooled = report["sessions_at_slo_pooled"]
     together = "" if pooled is None else f"; all seeds as one sample: {pooled}"
-    short = any(point["answers"] < LEAST_EVENTS for point in report["points"])
+    judged = [p.get("judged", p["answers"] >= LEAST_EVENTS) for p in report["points"]]
+    short = not all(judged)
+    found = found if any(judged) else "not known"
     warning = f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge (C100 and other shares show a dash): use more --seconds"
     return (
         f"sessions at the service level: {found}{more}; each seed by itself: {each}{together}"
@@ -169,7 +180,7 @@ def _figure_rows(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[list
         [
             cell["candidate"],
             str(row["sessions"]),
-            f"{row['holds']} of {row['seeds']}",
+            holds_cell(row),
             wait_cell(cell, row["sessions"], "p90_ms"),
             wait_ratio_cell(cell, base, row["sessions"], "p90_ms") if base else "-",
             wait_cell(cell, row["sessions"], "p99_ms"),

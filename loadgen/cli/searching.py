@@ -98,11 +98,10 @@ class SearchProgress:
 
 def outcome(point: Point) -> str:
     """One word, or why there is none."""
+    if point.judged:
+        return "holds" if point.holds else "fails"
     answers = point.figures["answers"]
-    if not answers:
-        return "has no answers: more --seconds are needed"
-    word = "holds" if point.holds else "fails"
-    return word if answers >= LEAST_EVENTS else f"{word} by {answers} answers only"
+    return f"has too few answers to tell ({answers}, at least {LEAST_EVENTS} are needed): use more --seconds"
 
 
 def spoken(seconds: float) -> str:

@@ -170,7 +170,8 @@ def test_a_sweep_goes_on_without_its_plot_and_says_so_first(
 def test_a_sweep_of_too_short_runs_says_so(capsys: pytest.CaptureFixture[str]):
     assert main(["sweep", *SHORT, "--seeds", "1", "--start", "1"]) == 0
     shown = " ".join(capsys.readouterr().err.split())
-    assert "sessions at the service level: 0" in shown
+    assert "has too few answers to tell (" in shown
+    assert "sessions at the service level: not known" in shown
     assert "too few to judge" in shown
 
 
@@ -238,6 +239,7 @@ def test_memory_that_a_prompt_outgrows_is_a_line_not_a_traceback(
 def test_figures_that_too_short_a_run_cannot_have_are_explained(capsys: pytest.CaptureFixture[str]):
     assert main(["simulate", *SHORT, "--sessions", "1"]) == 0
     shown = " ".join(capsys.readouterr().err.split())
+    assert "holds the service level │ too few answers to tell" in shown
     assert "C100 and other shares show a dash: fewer than 10 answers" in shown
 
 

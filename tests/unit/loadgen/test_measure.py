@@ -97,7 +97,14 @@ def test_a_wait_without_an_end_is_a_failed_one():
     figures = measure([record(*turns)], 10.0, (0, 10 * S))["slo"]
     assert (figures["count"], figures["failed_waits"]) == (6, 4)
     assert figures["p90"] is None
-    assert not figures["held"]
+    assert figures["held"] is None  # six answers are too few to tell
+    assert measure([record(*turns * 2)], 10.0, (0, 10 * S))["slo"]["held"] is False
+
+
+def test_a_run_with_nine_answers_is_neither_said_to_hold_nor_to_fail():
+    good = [waiting("played", heard=int(2.4 * S))] * 9
+    assert measure([record(*good)], 10.0, (0, 10 * S))["slo"]["held"] is None
+    assert measure([record(*good, turn(400))], 10.0, (0, 10 * S))["slo"]["held"] is None
 
 
 def test_only_what_falls_into_the_span_is_measured():

@@ -20,8 +20,9 @@ pytestmark = pytest.mark.unit
 SPEC = SimulationSpec(sessions=1)
 
 
-def point(answers: int, holds: bool) -> Point:
-    return Point(4, 0, holds, {**dict.fromkeys((n for n, _ in KEPT), 0.0), "answers": answers})
+def point(answers: int, holds: bool, judged: bool = True) -> Point:
+    figures = {**dict.fromkeys((n for n, _ in KEPT), 0.0), "answers": answers}
+    return Point(4, 0, holds, figures, judged)
 
 
 def piped() -> Console:
@@ -34,16 +35,18 @@ def shown(console: Console) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answers", "holds", "said"),
+    ("answers", "holds", "judged", "said"),
     [
-        (0, False, "has no answers: more --seconds are needed"),
-        (3, True, "holds by 3 answers only"),
-        (400, True, "holds"),
-        (400, False, "fails"),
+        (0, False, False, "has too few answers to tell (0, at least 10 are needed): use more --seconds"),
+        (9, False, False, "has too few answers to tell (9, at least 10 are needed): use more --seconds"),
+        (400, True, True, "holds"),
+        (400, False, True, "fails"),
     ],
-)
-def test_a_run_without_data_is_not_called_a_failure(answers: int, holds: bool, said: str):
-    assert outcome(point(answers, holds)) == said
+)  # fmt: skip
+def test_a_run_without_data_is_not_called_a_failure(
+    answers: int, holds: bool, judged: bool, said: str
+):
+    assert outcome(point(answers, holds, judged)) == said
 
 
 def test_a_piped_search_says_how_much_is_left_and_draws_no_bar():
