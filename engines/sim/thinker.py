@@ -75,8 +75,9 @@ class SimThinker(JobEngine[ThinkerOptions, _Job]):
         thought = self._accept(key, job, ThinkJob)
         limit = self._options.max_tokens if thought.max_tokens is None else thought.max_tokens
         size = prompt_size(thought, self._options.context_tokens - limit)
-        answer = "" if thought.warm else self._answer(thought)
-        self._jobs[key] = _Job(size, size, _TOKEN.findall(answer), limit)
+        options = self._options
+        answer = [] if thought.warm else scripted_answer(thought, options.words, options.long_words)
+        self._jobs[key] = _Job(size, size, answer, limit)
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         if job.unread:
@@ -95,18 +96,24 @@ class SimThinker(JobEngine[ThinkerOptions, _Job]):
         reason = "stop" if job.given == len(job.tokens) else "max_output_tokens"
         return TokenOutput(text, reason, job.prompt_tokens, 0, job.given)
 
-    def _answer(self, job: ThinkJob) -> str:
-        said = next((m.content for m in reversed(job.messages) if _is_user(m)), "")
-        last = job.messages[-1] if job.messages else None
-        if last is not None and last.kind == "result":
-            return f"The tool {last.name} says {last.content}."
-        if tool := _chosen_tool(job, said):
-            arguments = json.loads(minimal_json(tool.parameters))
-            call = json.dumps({"name": tool.name, "arguments": arguments})
-            return f"<tool_call>{call}</tool_call>"
-        words = self._options.long_words if "long" in said.lower() else self._options.words
-        start = f"You said: {said.rstrip('.!? ')}." if said.strip() else "You said nothing."
-        return " ".join([start, *_sentences(words - len(start.split()))])
+
+def scripted_answer(job: ThinkJob, words: int, long_words: int) -> list[str]:
+    """The tokens of the answer, by the rules above."""
+    return _TOKEN.findall(_answer(job, words, long_words))
+
+
+def _answer(job: ThinkJob, words: int, long_words: int) -> str:
+    said = next((m.content for m in reversed(job.messages) if _is_user(m)), "")
+    last = job.messages[-1] if job.messages else None
+    if last is not None and last.kind == "result":
+        return f"The tool {last.name} says {last.content}."
+    if tool := _chosen_tool(job, said):
+        arguments = json.loads(minimal_json(tool.parameters))
+        call = json.dumps({"name": tool.name, "arguments": arguments})
+        return f"<tool_call>{call}</tool_call>"
+    words = long_words if "long" in said.lower() else words
+    start = f"You said: {said.rstrip('.!? ')}." if said.strip() else "You said nothing."
+    return " ".join([start, *_sentences(words - len(start.split()))])
 
 
 def prompt_size(job: ThinkJob, room: int) -> int:

@@ -1,0 +1,61 @@
+"""How far an engine that schedules itself may go with one answer, and how soon its next token is wanted.
+
+The server cannot choose the steps of such an engine, so it lends: an answer may be at most `LEASE` tokens beyond what was
+taken of it. A lease is renewed when half of it is used up, so that an answer which may go on never stands still, and not at all
+while the talker has enough text: then the engine stops by itself. A draft gets one small lease, until it is adopted.
+What would change little is not said: engines pay for each word. Counts are tokens, times nanoseconds.
+"""
+
+from __future__ import annotations
+
+from session_server.media import NS_PER_MS
+from session_server.scheduler.params import PolicyName
+from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+
+LEASE = 16
+DRAFT_LEASE = 16
+"""In all, however much of a draft was taken."""
+_LEAST_CHANGE_NS = 20 * NS_PER_MS
+_CHANGE_SHARE = 4
+"""An urgency is said again when it moved by more than one part in so many of the time that was left."""
+
+
+class Lease:
+    """One answer's lease, as the engine was told of it."""
+
+    __slots__ = ("_policy", "granted", "taken", "urgency_ns")
+
+    def __init__(self, policy: PolicyName) -> None:
+        self.granted = 0
+        self.urgency_ns = FOREVER_NS
+        self.taken = 0
+        """Tokens that came out."""
+        self._policy = policy
+
+    @property
+    def used_up(self) -> bool:
+        """The engine holds the answer, or soon will."""
+        return self.taken >= self.granted
+
+    def offer(self, item: WorkItem, now: int) -> bool:
+        """The answer may go on: whether there is something new to say to the engine."""
+        draft = item.kind is Kind.DRAFT
+        most = DRAFT_LEASE if draft else self.taken + LEASE
+        urgency_ns = self._urgency_ns(item)
+        left = self.granted - self.taken
+        longer = most > self.granted and (draft or left <= LEASE // 2)
+        if not longer and not self._matters(urgency_ns, now):
+            return False
+        if longer:
+            self.granted = most
+        self.urgency_ns = urgency_ns
+        return True
+
+    def _urgency_ns(self, item: WorkItem) -> int:
+        if item.kind is Kind.DRAFT:
+            return FOREVER_NS
+        return item.arrived_ns if self._policy is PolicyName.FCFS else item.latest_ns
+
+    def _matters(self, urgency_ns: int, now: int) -> bool:
+        left = max(0, min(urgency_ns, self.urgency_ns) - now)
+        return abs(urgency_ns - self.urgency_ns) > max(_LEAST_CHANGE_NS, left // _CHANGE_SHARE)
