@@ -1,0 +1,1 @@
+"""Frame-synchronous duplex models: the contract, Moshi behind it, and tiny models of the same classes."""
