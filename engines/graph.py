@@ -36,14 +36,20 @@ _UNIT_OF = {
     (Stage.TALKER, Stage.CODEC): EdgeUnit.CLAUSE,
     (Stage.CODEC, Stage.VOCODER): EdgeUnit.CHUNK,
 }
-_NEEDED = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
-"""Stages that a spoken conversation cannot do without; the turn model is optional."""
+_UNIT_OF_FRAMES = {
+    (Stage.THINKER, Stage.TALKER): EdgeUnit.TOKEN,
+    (Stage.TALKER, Stage.VOCODER): EdgeUnit.FRAME,
+}
+"""Where there is no codec: the talker makes frames while its text is being written."""
+_NEEDED = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.VOCODER)
+"""Stages that a spoken conversation cannot do without; a thinker that hears does without ASR. The turn model is optional,
+and so is the codec."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
     """One node. A step longer than `step_limit_s` counts as hung. `niceness`: what its thread gives way by on a busy
-    machine, 0 (not at all) to 19, as in nice(1)."""
+    machine, 0 (not at all) to 19, as in nice(1). `hears`: a thinker that takes the user's audio itself."""
 
     stage: Stage
     engine: str
@@ -51,6 +57,7 @@ class StageSpec:
     placement: Placement = Placement.THREAD
     step_limit_s: float = 10.0
     niceness: int = 0
+    hears: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -95,14 +102,15 @@ def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
     for name, value in mapping.items():
         stage = _stage(name, where)
         specs[stage] = _stage_spec(stage, _mapping(value, f"{where}.{name}"), f"{where}.{name}")
+    hears = Stage.THINKER in specs and specs[Stage.THINKER].hears
     for stage in _NEEDED:
-        if stage not in specs:
+        if stage not in specs and not (stage is Stage.ASR and hears):
             raise ConfigError(f"{where}.{stage.value}: this stage is missing")
     return tuple(specs[stage] for stage in Stage if stage in specs)
 
 
 def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> StageSpec:
-    known = {"engine", "max_batch", "placement", "step_limit_s", "niceness", "options"}
+    known = {"engine", "max_batch", "placement", "step_limit_s", "niceness", "hears", "options"}
     _only(mapping, known, where)
     engine = mapping.get("engine")
     if not isinstance(engine, str) or not engine:
@@ -117,34 +125,51 @@ def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> Stag
         Placement.THREAD,
         _seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
         _integer(mapping.get("niceness", 0), f"{where}.niceness", 0, 19),
+        _hears(mapping.get("hears", False), stage, f"{where}.hears"),
         dict(_mapping(mapping.get("options") or {}, f"{where}.options")),
     )
+
+
+def _hears(value: object, stage: Stage, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: must be true or false, not {value!r}")
+    if value and stage is not Stage.THINKER:
+        raise ConfigError(f"{where}: only the thinker can take the user's audio itself")
+    return value
 
 
 def _edges(value: object, where: str, present: set[Stage]) -> tuple[EdgeSpec, ...]:
     if not isinstance(value, list):
         raise ConfigError(f"{where}: must be a list of edges")
+    units = _units(present)
     edges: dict[tuple[Stage, Stage], EdgeSpec] = {}
     for number, entry in enumerate(value):
-        edge = _edge(_mapping(entry, f"{where}[{number}]"), f"{where}[{number}]", present)
+        edge = _edge(_mapping(entry, f"{where}[{number}]"), f"{where}[{number}]", present, units)
         pair = (edge.source, edge.target)
         if pair in edges:
             raise ConfigError(f"{where}[{number}]: this edge is there twice")
         edges[pair] = edge
-    for source, target in _UNIT_OF:
+    for source, target in units:
         if (source, target) not in edges:
             raise ConfigError(f"{where}: the edge {source.value} -> {target.value} is missing")
-    return tuple(edges[pair] for pair in _UNIT_OF)
+    return tuple(edges[pair] for pair in units)
 
 
-def _edge(mapping: Mapping[str, object], where: str, present: set[Stage]) -> EdgeSpec:
+Units = Mapping[tuple[Stage, Stage], EdgeUnit]
+
+
+def _units(present: set[Stage]) -> Units:
+    return _UNIT_OF if Stage.CODEC in present else _UNIT_OF_FRAMES
+
+
+def _edge(mapping: Mapping[str, object], where: str, present: set[Stage], units: Units) -> EdgeSpec:
     _only(mapping, {"from", "to", "unit", "capacity"}, where)
     source = _stage(mapping.get("from"), f"{where}.from")
     target = _stage(mapping.get("to"), f"{where}.to")
     for key, stage in (("from", source), ("to", target)):
         if stage not in present:
             raise ConfigError(f"{where}.{key}: the graph has no stage {stage.value}")
-    unit = _UNIT_OF.get((source, target))
+    unit = units.get((source, target))
     if unit is None:
         raise ConfigError(f"{where}: {source.value} cannot feed {target.value}")
     if mapping.get("unit", unit.value) != unit.value:

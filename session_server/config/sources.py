@@ -190,6 +190,7 @@ def _graph_tree(graph: Graph) -> dict[str, object]:
             "placement": spec.placement.value,
             "step_limit_s": spec.step_limit_s,
             "niceness": spec.niceness,
+            "hears": spec.hears,
             "options": dict(spec.options),
         }
         for spec in graph.stages

@@ -63,6 +63,7 @@ from session_server.core.commands import (
     ReportFrontier as ReportFrontier,
     SendAudio as SendAudio,
     StartGeneration as StartGeneration,
+    UserAudio as UserAudio,
     WarmPrefix as WarmPrefix,
 )
 

@@ -67,10 +67,21 @@ class JudgeTurn(Value, frozen=True):
     end_sample: int
 
 
+class UserAudio(Value, frozen=True):
+    """What the user said: a range of the input time line (samples at INPUT_RATE); with `item_id`, what is kept of the
+    sound of that item's part `content_index`."""
+
+    start_sample: int
+    end_sample: int
+    item_id: str | None = None
+    content_index: int = 0
+
+
 class PromptMessage(Value, frozen=True):
     """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
 
-    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it.
+    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it. `audio`: the thinker
+    hears it; `content` is its transcript, or empty.
     """
 
     role: str
@@ -79,6 +90,7 @@ class PromptMessage(Value, frozen=True):
     name: str | None = None
     call_id: str | None = None
     interrupted: bool = False
+    audio: UserAudio | None = None
 
 
 class StartGeneration(Value, frozen=True):

@@ -85,6 +85,8 @@ class Overlaps:
         """
         if utterance.probe is not None or utterance.probed_to >= utterance.voiced_end:
             return
+        if not self._context.settings.hearing.words:
+            return
         params = self._context.params
         every = ms_to_samples(params.partial_every_ms, INPUT_RATE)
         paused = silence >= ms_to_samples(PROBE_SILENCE_MS, INPUT_RATE)

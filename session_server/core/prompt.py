@@ -3,13 +3,15 @@
 Invariants: of an assistant's speech only what was heard enters (items already hold just that; for an answer that
 still plays the caller passes the heard part); an unfinished call never enters; no result without its call, whatever
 was deleted, inserted or trimmed; empty messages are left out. At most `bound` items, the most recent ones.
+
+For a thinker that hears, each part of a user item is a message of its own, and a part of audio names its sound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from session_server.core.actions import PromptMessage
+from session_server.core.actions import PromptMessage, UserAudio
 from session_server.core.items import (
     Content,
     FunctionCall,
@@ -26,9 +28,10 @@ from session_server.core.items import (
 
 
 def prompt_messages(
-    items: Iterable[Item], bound: int, heard: Mapping[str, str]
+    items: Iterable[Item], bound: int, heard: Mapping[str, str], natively: bool = False
 ) -> tuple[PromptMessage, ...]:
     """Messages of the last items, at most `bound`. `heard`: item id -> text heard so far, for items in progress.
+    `natively`: the thinker hears the user's audio itself.
 
     What is left out grows in steps of half the bound, so that the prompts of a long conversation keep a common
     beginning, which engines need not read again.
@@ -41,6 +44,8 @@ def prompt_messages(
         kept = kept[-(-(len(kept) - bound) // step) * step :]
     for item in kept:
         match item:
+            case Message(role=Role.USER) if natively:
+                messages.extend(_parts(item))
             case Message():
                 message = _message(item, heard)
                 if message is not None:
@@ -61,9 +66,18 @@ def prompt_messages(
     return tuple(messages)
 
 
-def user_message(text: str) -> PromptMessage:
+def user_message(text: str, audio: UserAudio | None = None) -> PromptMessage:
     """A user turn that is no item yet."""
-    return PromptMessage(Role.USER.value, text.strip())
+    return PromptMessage(Role.USER.value, text.strip(), audio=audio)
+
+
+def _parts(item: Message) -> Iterator[PromptMessage]:
+    for index, part in enumerate(item.content):
+        text = _text(part).strip()
+        if isinstance(part, InputAudioContent):
+            yield user_message(text, UserAudio(part.start_sample, part.end_sample, item.id, index))
+        elif text:
+            yield user_message(text)
 
 
 def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:

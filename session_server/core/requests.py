@@ -128,7 +128,7 @@ class Requests:
 
     def _hear_item(self, item: Item) -> None:
         """Ask for the words of audio that came inside the item without a transcript (none: length 0)."""
-        if isinstance(item, Message):
+        if isinstance(item, Message) and self._context.settings.hearing.words:
             for index, part in enumerate(item.content):
                 match part:
                     case InputAudioContent(transcript=None, end_sample=end) if end > 0:

@@ -44,7 +44,7 @@ from session_server.core.events import (
 from session_server.core.heard_text import Clause
 from session_server.core.items import Item, ItemStatus
 from session_server.core.output_items import OutputItems
-from session_server.core.prompt import prompt_messages, user_message
+from session_server.core.prompt import prompt_messages
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
@@ -115,7 +115,7 @@ class Responses:
         elif self._turns.are_empty(response.id):
             self._end(response, "completed")
         else:
-            if wanted.input_items is None:
+            if wanted.input_items is None and not self._context.settings.hearing.natively:
                 pending = self._works.pending_transcripts()  # of open speech, too: no context
                 items = self._context.conversation
                 response.waiting_for = {item_id for item_id in pending if item_id in items}
@@ -167,13 +167,13 @@ class Responses:
             AnnounceResponseCreated(response.view("in_progress")), AnnounceRateLimits()
         )
 
-    def start(self, response: Response, extra_user_text: str | None = None) -> None:
-        """Hand the prompt to the engine. `extra_user_text`: a turn that is no item yet (a draft's)."""
+    def start(self, response: Response, turn: PromptMessage | None = None) -> None:
+        """Hand the prompt to the engine. `turn`: one that is no item yet (a draft's)."""
         context, wanted = self._context, response.plan
         items = context.conversation if wanted.input_items is None else wanted.input_items
         messages = self._prompt(items)
-        if extra_user_text is not None:
-            messages = (*messages, user_message(extra_user_text))
+        if turn is not None:
+            messages = (*messages, turn)
         if response.phase is Phase.WAITING:
             response.phase = Phase.RUNNING
             self._watch(response)
@@ -207,7 +207,8 @@ class Responses:
         for response in self.live.values():
             if response.output.message_id is not None and not response.plan.out_of_band:
                 heard[response.output.message_id] = self.spoken.heard_text(response)
-        return prompt_messages(items, self._context.params.prompt_items, heard)
+        bound, natively = self._context.params.prompt_items, self._context.settings.hearing.natively
+        return prompt_messages(items, bound, heard, natively)
 
     def transcript_known(self, item_id: str) -> None:
         """A transcript came, or its item is gone: start what waited for it, or end what has no words to answer."""

@@ -65,6 +65,15 @@ class PlaybackExtension:
 
 
 @dataclass(frozen=True, slots=True)
+class Hearing:
+    """What the engines make of the user's audio. `natively`: the thinker takes the audio itself, so an answer waits for no
+    words. `words`: there is recognition, for transcripts. At least one of them holds."""
+
+    natively: bool = False
+    words: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSettings:
     """What the client chose. A new object replaces the old one whole."""
 
@@ -80,6 +89,8 @@ class SessionSettings:
     playback: PlaybackExtension | None = None
     server_plays: bool = False
     """The transport plays the audio itself, in real time (WebRTC), and tells of every piece that has left."""
+    hearing: Hearing = Hearing()
+    """Not the client's choice either: the model graph's."""
 
 
 @dataclass(frozen=True, slots=True)

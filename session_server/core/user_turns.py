@@ -9,7 +9,9 @@ there is one, which ends at once: completed, no output, nothing generated. It is
 have words: queued ones, or one whose answer it cut off before any of that was heard. Responses that the client asks
 for, and the one to the user's silence (idle timeout), are generated whatever was heard.
 
-Failing recognition fails the responses that wait for it, and tells a client that asked for transcripts.
+Failing recognition fails the responses that wait for it, and tells a client that asked for transcripts. Where the
+thinker hears (`Hearing.natively`), drafts and answers are begun from the audio, and the words, if there are any, come
+beside them.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from session_server.core.actions import (
     AnnounceTranscriptDelta,
     AnnounceTranscriptFailed,
     CancelGeneration,
+    UserAudio,
 )
 from session_server.core.context import Context
 from session_server.core.events import GenerationFailed
 from session_server.core.input_buffer import InputBuffer
 from session_server.core.items import InputAudioContent, ItemStatus, Message, Role
+from session_server.core.prompt import user_message
 from session_server.core.response import Phase, Response, plan
 from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
@@ -36,6 +40,7 @@ from session_server.core.works import Work, Works
 from session_server.media import INPUT_RATE, NS_PER_S
 
 MAX_DRAFT_EVENTS = 2_000
+_NO_WORDS = "This server has no speech recognition beside its model."
 
 
 @dataclass(slots=True)
@@ -43,6 +48,7 @@ class Ahead:
     """What was begun before the end of turn is decided. `text` None: the words are still awaited."""
 
     work: Work | None
+    start: int
     end: int
     text: str | None = None
     draft: Response | None = None
@@ -69,7 +75,9 @@ class UserTurns:
 
     def look_ahead(self, item_id: str, start: int, end: int) -> None:
         """The user has paused: ask for the words already."""
-        self.ahead = Ahead(self._works.recognise(item_id, start, end), end)
+        words = self._context.settings.hearing.words
+        work = self._works.recognise(item_id, start, end) if words else None
+        self.ahead = Ahead(work, start, end)
 
     def forget_ahead(self) -> None:
         """Speech goes on, or is dropped: nothing of it is remembered."""
@@ -90,9 +98,12 @@ class UserTurns:
             self._context.count("draft_wasted_seconds", None, ran)
 
     def begin_draft(self) -> None:
-        """The words are known and the user is still silent: draft the answer."""
+        """The words are known, or none are needed, and the user is still silent: draft the answer."""
         ahead, context = self.ahead, self._context
-        if ahead is None or ahead.draft is not None or ahead.dropped or not ahead.text:
+        if ahead is None or ahead.draft is not None or ahead.dropped:
+            return
+        natively = context.settings.hearing.natively
+        if not ahead.text and (ahead.text is not None or not natively):
             return
         draft = self._responses.build(plan(context.settings, ResponseOverrides()), None)
         draft.phase = Phase.DRAFT
@@ -101,7 +112,8 @@ class UserTurns:
         ahead.version = context.conversation.version
         ahead.settings = context.settings
         context.count("drafts", "started")
-        self._responses.start(draft, ahead.text)
+        audio = UserAudio(ahead.start, ahead.end) if natively else None
+        self._responses.start(draft, user_message(ahead.text or "", audio))
 
     def hold(self, event: GenerationEvent) -> bool:
         """Keep what a draft brings; False when the event is not the draft's."""
@@ -130,7 +142,8 @@ class UserTurns:
         ahead, self.ahead = self.ahead, None
         text = None if ahead is None else ahead.text
         content = InputAudioContent(start, end, text)
-        if ahead is None or (ahead.text is None and ahead.work is None):
+        words = self._context.settings.hearing.words
+        if words and (ahead is None or (ahead.text is None and ahead.work is None)):
             self._works.recognise(item_id, start, end)
         self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
         self._buffer.drop_before(end)
@@ -138,6 +151,8 @@ class UserTurns:
         self._respond(item_id, ahead, respond)
         if text is not None:
             self._announce_words(item_id, 0, text, end - start)
+        elif not words and self._context.settings.transcribe:
+            self._context.emit(AnnounceTranscriptFailed(item_id, 0, "unsupported", _NO_WORDS))
 
     def _respond(self, item_id: str, ahead: Ahead | None, respond: bool) -> None:
         if ahead is not None and ahead.draft is not None:
@@ -165,6 +180,8 @@ class UserTurns:
         ahead = self.ahead
         if ahead is not None and ahead.work is work:
             ahead.work, ahead.text = None, text
+            if not text.strip():  # a draft that was begun from the audio alone would answer noise
+                self._drop_draft(ahead)
             return
         self._remember(work, text)
         if work.item_id in self._context.conversation:

@@ -124,6 +124,12 @@ class Ears:
         self.audio.keep_inline(item_id, index, heard.tobytes())
         return len(heard)
 
+    def keep_inline(self, item_id: str, index: int, data: bytes) -> None:
+        """Keep a recording that came inside an item for prompts of a thinker that hears."""
+        decoder = InputDecoder(self.format)
+        heard = np.concatenate((decoder.push(data), decoder.flush()))
+        self.audio.keep(item_id, index, heard.tobytes())
+
     def clear(self) -> None:
         """The client cleared its buffer: partial samples go, the time line stays whole."""
         self._decoder.reset()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from session_server.media import INPUT_RATE
+from session_server.runtime.kept_sounds import KeptSounds
 
 MAX_INLINE_BYTES = 16 * 1024 * 1024
 """Inline recordings that may wait for their recognition at a time: almost nine minutes; the oldest go first."""
@@ -64,6 +65,7 @@ class InputAudio:
         self._offset = 0
         self._inline: dict[tuple[str, int], bytes] = {}
         self._inline_bytes = 0
+        self._said = KeptSounds()
         self._client_rate = client_rate
         self._ears = TimeLine(INPUT_RATE, 2, max_ms * INPUT_RATE // 1000)
         self._raw = TimeLine(client_rate, 2, max_ms * client_rate // 1000)
@@ -91,6 +93,14 @@ class InputAudio:
         sound = self._inline.pop((item_id, index), b"")
         self._inline_bytes -= len(sound)
         return sound
+
+    def keep(self, item_id: str, index: int, heard_pcm: bytes) -> None:
+        """What the user said in an item, s16le at INPUT_RATE, for prompts of a thinker that hears."""
+        self._said.keep((item_id, index), heard_pcm)
+
+    def kept(self, item_id: str, index: int) -> bytes:
+        """That sound; empty when it had to give way to newer ones."""
+        return self._said.get((item_id, index))
 
     def append(self, raw_pcm: bytes, heard_pcm: bytes) -> None:
         """One append: s16le at the client's rate, and the same resampled to INPUT_RATE."""

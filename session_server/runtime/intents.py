@@ -40,6 +40,7 @@ def core_settings(
     config: session_config.SessionConfig,
     voices: session_config.Voices,
     server_plays: bool = False,
+    hearing: settings.Hearing = settings.Hearing(),  # noqa: B008 - a frozen value
 ) -> settings.SessionSettings:
     """The part of the effective session that the core acts on."""
     playback = config.extensions.playback
@@ -59,6 +60,7 @@ def core_settings(
             playback.ack_interval_ms, playback.max_lead_ms, playback.settle_ms
         ),
         server_plays=server_plays,
+        hearing=hearing,
     )
 
 

@@ -54,6 +54,8 @@ class PromptMessage(msgspec.Struct, frozen=True, gc=False):
     content: str
     kind: str = "message"
     name: str | None = None
+    audio: bytes | None = None
+    """s16le at INPUT_RATE, for a thinker that hears."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False):

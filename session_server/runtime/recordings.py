@@ -19,9 +19,10 @@ MAX_RECORDING_S = 60
 
 
 def keep_recordings(
-    created: ItemCreated, item: wire.Item, ears: Ears, speller: Speller
+    created: ItemCreated, item: wire.Item, ears: Ears, speller: Speller, for_prompts: bool = False
 ) -> ItemCreated:
-    """`created`, with the length of every recording that has to be recognised. Raises ClientFault."""
+    """`created`, with the length of every recording that has to be recognised. `for_prompts`: the thinker hears them.
+    Raises ClientFault."""
     if not isinstance(item, wire.Message) or not isinstance(created.item, Message):
         return created
     content = list(created.item.content)
@@ -34,6 +35,8 @@ def keep_recordings(
         _check_length(part.audio, index, ears, created.event_id)
         sound = decode_samples(part.audio, ears.format).tobytes()
         speller.keep_audio(created.item.id, index, sound)
+        if for_prompts:
+            ears.keep_inline(created.item.id, index, part.audio)
         if known.transcript is None:
             length = ears.hear_inline(created.item.id, index, part.audio)
             content[index] = replace(known, end_sample=length)
@@ -41,12 +44,15 @@ def keep_recordings(
     return ItemCreated(whole, created.previous_item_id, created.event_id)
 
 
-def keep_spoken(item: Item, ears: Ears, speller: Speller) -> None:
+def keep_spoken(item: Item, ears: Ears, speller: Speller, for_prompts: bool = False) -> None:
     """Keep the audio of an item that was made of the input time line."""
     for index, part in enumerate(getattr(item, "content", ())):
         if isinstance(part, InputAudioContent) and part.appended:
             sound = ears.recording(part.start_sample, part.end_sample)
             speller.keep_audio(item.id, index, sound)
+            if for_prompts:
+                heard = ears.audio.heard(part.start_sample, part.end_sample)
+                ears.audio.keep(item.id, index, heard)
 
 
 def _check_length(sound: bytes, index: int, ears: Ears, event_id: str | None) -> None:

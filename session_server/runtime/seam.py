@@ -49,13 +49,13 @@ def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> 
         case actions.CancelWork(work_id):
             return messages.CancelWork(session, work_id)
         case actions.StartGeneration():
-            return _generate(session, command)
+            return _generate(session, command, audio)
         case actions.WarmPrefix():
             return messages.Warm(
                 session,
                 command.work_id,
                 command.instructions,
-                _prompt(command.messages),
+                _prompt(command.messages, audio),
                 _tools(command.tools),
                 command.tool_choice.mode,
                 command.tool_choice.name,
@@ -68,22 +68,38 @@ def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> 
             return messages.Fence(session, lane, epoch)
 
 
-def _prompt(entries: tuple[actions.PromptMessage, ...]) -> tuple[messages.PromptMessage, ...]:
-    return tuple(messages.PromptMessage(m.role, m.content, m.kind, m.name) for m in entries)
+def _prompt(
+    entries: tuple[actions.PromptMessage, ...], audio: InputAudio
+) -> tuple[messages.PromptMessage, ...]:
+    """A message whose sound is not kept any more is its words, where they are known, else it is left out."""
+    prompt = []
+    for m in entries:
+        sound = None if m.audio is None else _sound(m.audio, audio)
+        if sound or m.content:
+            prompt.append(messages.PromptMessage(m.role, m.content, m.kind, m.name, sound or None))
+    return tuple(prompt)
+
+
+def _sound(said: actions.UserAudio, audio: InputAudio) -> bytes:
+    if said.item_id is None:
+        return audio.heard(said.start_sample, said.end_sample)
+    return audio.kept(said.item_id, said.content_index)
 
 
 def _tools(tools: tuple[Tool, ...]) -> tuple[messages.ToolSpec, ...]:
     return tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in tools)
 
 
-def _generate(session: str, command: actions.StartGeneration) -> messages.Generate:
+def _generate(
+    session: str, command: actions.StartGeneration, audio: InputAudio
+) -> messages.Generate:
     return messages.Generate(
         session=session,
         response=command.response_id,
         lane=command.lane,
         epoch=command.epoch,
         instructions=command.instructions,
-        messages=_prompt(command.messages),
+        messages=_prompt(command.messages, audio),
         tools=_tools(command.tools),
         tool_choice=command.tool_choice.mode,
         tool_name=command.tool_choice.name,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from engines.base import Stage
+from engines.graph import Graph
 from engines.model_store import ModelStore
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
@@ -17,6 +19,7 @@ from session_server.audio.vad_silero import SileroModel, SileroVad
 from session_server.audio.vad_webrtc import WebRtcVad
 from session_server.clock import Clock
 from session_server.config import Config
+from session_server.core.settings import Hearing
 from session_server.errors import ConfigError
 from session_server.ids import NewId, random_id
 from session_server.observability.metrics import Metrics
@@ -58,6 +61,7 @@ class SessionFactory:
             make_vad=vad_maker(config, store),
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
             recorder=recorder,
+            hearing=hearing_of(config.graph),
         )
 
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
@@ -69,6 +73,13 @@ class SessionFactory:
             session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)
         model = context.model or model or self._config.server.model
         return SessionTask(outbox, self._services, context.session_id, model, session)
+
+
+def hearing_of(graph: Graph) -> Hearing:
+    """What the graph makes of the user's audio."""
+    thinker = graph.stage(Stage.THINKER)
+    natively = thinker is not None and thinker.hears
+    return Hearing(natively, words=graph.stage(Stage.ASR) is not None)
 
 
 def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.clock import Clock
-from session_server.core.settings import CoreParams
+from session_server.core.settings import CoreParams, Hearing
 from session_server.ids import NewId
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import SessionRules
@@ -29,3 +29,4 @@ class SessionServices:
     make_vad: Callable[[], VoiceActivity]
     make_echo_guard: Callable[[], EchoGuard | None]
     recorder: Recorder | None = None
+    hearing: Hearing = field(default_factory=Hearing)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from session_server.clock import unix_seconds
 from session_server.core import actions, events
 from session_server.core.session import Session
+from session_server.core.settings import SessionSettings
 from session_server.errors import ClientFault
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.observability.catalogue import SessionOutcome
@@ -65,7 +66,7 @@ class SessionTask:
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._server_plays = isinstance(outbox, Player)
-        chosen = intents.core_settings(config, services.rules.voices, self._server_plays)
+        chosen = self._settings(config)
         new_id = services.new_id
         if services.recorder is not None:
             services.recorder.head(session_id, chosen, services.params, now)
@@ -241,7 +242,8 @@ class SessionTask:
         created = self._understood(event)
         assert isinstance(created, events.ItemCreated)
         if self._core.item(created.item.id) is None:
-            created = keep_recordings(created, event.item, self._ears, self._speller)
+            natively = self._services.hearing.natively
+            created = keep_recordings(created, event.item, self._ears, self._speller, natively)
         self._feed(created)
 
     def _understood(self, event: intents.Simple) -> events.ClientEvent:
@@ -255,8 +257,12 @@ class SessionTask:
         self._config = self._speller.config = config
         self._ears.change_format(config.input.format)
         self._voice.format = config.output.format
-        settings = intents.core_settings(config, rules.voices, self._server_plays)
-        self._feed(events.SettingsChanged(settings, event_id))
+        self._feed(events.SettingsChanged(self._settings(config), event_id))
+
+    def _settings(self, config: SessionConfig) -> SessionSettings:
+        services = self._services
+        voices = services.rules.voices
+        return intents.core_settings(config, voices, self._server_plays, services.hearing)
 
     def _request(self, response: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules
@@ -326,7 +332,8 @@ class SessionTask:
 
     def _announce(self, action: actions.Announcement, now: int) -> None:
         if isinstance(action, actions.AnnounceItemAdded):
-            keep_spoken(action.item, self._ears, self._speller)
+            natively = self._services.hearing.natively
+            keep_spoken(action.item, self._ears, self._speller, natively)
         elif isinstance(action, actions.AnnounceAudioDone):
             self._voice.finish(action.part, self._speller.event_id())
         elif isinstance(action, actions.AnnounceSpeechStarted):

@@ -12,7 +12,7 @@ def think_job(request: Generate, bound: int | None) -> ThinkJob:
     bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
     return ThinkJob(
         request.instructions,
-        tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
+        tuple(ChatMessage(m.role, m.content, m.kind, m.name, m.audio) for m in request.messages),
         tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
         choice,
         tool,
