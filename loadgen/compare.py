@@ -178,6 +178,38 @@ def _as_one(group: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[str, Mappin
     return " + ".join(name for name, _ in group), whole
 
 
+@dataclass(frozen=True, slots=True)
+class SeenKnee:
+    """Of one seed, among the numbers of sessions that were measured: it holds at `sessions` and at all below; 0: not at the
+    least. `bounded`: at the next one it was seen not to hold."""
+
+    sessions: int
+    bounded: bool
+
+
+def seen_knees(cell: Mapping[str, Any]) -> dict[int, SeenKnee]:
+    """By seed, of a cell that was measured at given sessions."""
+    held: dict[int, dict[int, bool]] = {}
+    for point in cell["points"]:
+        held.setdefault(point["seed"], {})[point["sessions"]] = point["holds"]
+    found = {}
+    for seed, by_sessions in sorted(held.items()):
+        first = min((n for n, holds in by_sessions.items() if not holds), default=None)
+        below = [n for n in by_sessions if first is None or n < first]
+        found[seed] = SeenKnee(max(below, default=0), first is not None)
+    return found
+
+
+def seen_knee_ratio(cell: Mapping[str, Any], base: Mapping[str, Any]) -> Spread | None:
+    """Over the base's, seed by seed; None where the numbers measured do not enclose a seed's knee."""
+    ours, theirs = seen_knees(cell), seen_knees(base)
+    if ours.keys() != theirs.keys():
+        return None
+    if not all(one.bounded and one.sessions for one in (*ours.values(), *theirs.values())):
+        return None
+    return spread_of(one.sessions / theirs[seed].sessions for seed, one in ours.items())
+
+
 def spread_of(values: Iterable[float]) -> Spread | None:
     known = list(values)
     return (sum(known) / len(known), min(known), max(known)) if known else None

@@ -11,6 +11,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loadgen.compare import seen_knees
 from loadgen.sweep import BARS
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def sweep_plot(sweeps: Sequence[Report]) -> bytes:
 def sweep_label(one: Report) -> str:
     """With its knee, where one was looked for."""
     if "sessions_at_slo" not in one:
-        return str(one["candidate"])
+        return f"{one['candidate']}: {_knee(one) or 'none'} of those measured"
     knee = one["sessions_at_slo"]
     return f"{one['candidate']}: {'interrupted' if knee is None else knee}"
 
@@ -101,8 +102,15 @@ def _curve(axes: Axes, one: Report, name: str, color: str) -> None:
         [r["sessions"] for r in cut], [r[name][0] for r in cut], "o", color=color, fillstyle="none",
         markersize=4,
     )  # fmt: skip
-    if one.get("sessions_at_slo"):
-        axes.axvline(one["sessions_at_slo"], color=color, linestyle="--", linewidth=1)
+    if knee := _knee(one):
+        axes.axvline(knee, color=color, linestyle="--", linewidth=1)
+
+
+def _knee(one: Report) -> int:
+    """Of all seeds; of a comparison the most sessions measured at which all hold. 0: none."""
+    if "sessions_at_slo" in one:
+        return one["sessions_at_slo"] or 0
+    return min((knee.sessions for knee in seen_knees(one).values()), default=0)
 
 
 def bars_plot(

@@ -8,7 +8,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from loadgen.compare import base_of, figure_ratio, figures_by_seed, knee_ratio, spread_of
+from loadgen.compare import (
+    SeenKnee,
+    base_of,
+    figure_ratio,
+    figures_by_seed,
+    knee_ratio,
+    seen_knee_ratio,
+    seen_knees,
+    spread_of,
+)
 
 LEAST_EVENTS = 10
 Rows = Sequence[Sequence[str]]
@@ -134,6 +143,7 @@ FIGURE_TITLES = (
     "candidate", "sessions", "holds", "P90, ms", "ratio", "P99, ms", "C100", "goodput/s", "ratio", "wasted", "starved",
     "refused", "reload p95, ms", "preloaded in vain",
 )  # fmt: skip
+SEEN_KNEE_TITLES = ("candidate", "measured at", "all seeds hold up to", "each seed", "ratio")
 _SELDOM = ("refused", "reload p95, ms", "preloaded in vain")
 """Columns that are left out where they say nothing."""
 
@@ -153,6 +163,10 @@ def comparison_tables(found: Mapping[str, Any]) -> list[tuple[str, Sequence[str]
                 wanted = FIGURE_TITLES if found["sessions"] else KNEE_TITLES
                 titles, rows = _telling(wanted, rows)
                 tables.append((f"{workload}, {profile}", titles, rows))
+            several = [cell for cell in cells if len(cell["by_sessions"]) > 1]
+            if found["sessions"] and several:
+                rows = [_seen_knee_row(found, cell) for cell in several]
+                tables.append((f"{workload}, {profile}: knees", SEEN_KNEE_TITLES, rows))
     return tables
 
 
@@ -167,6 +181,24 @@ def _knee_row(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
         "-" if cell["sessions_at_slo_pooled"] is None else str(cell["sessions_at_slo_pooled"]),
         cell_of(there and there["goodput_per_s"], 2),
         cell_of(there and there["wasted"], 3),
+    ]
+
+
+def _seen_knee_row(found: Mapping[str, Any], cell: Mapping[str, Any]) -> list[str]:
+    base, knees = base_of(found, cell), seen_knees(cell)
+    least = min(row["sessions"] for row in cell["by_sessions"])
+
+    def shown(knee: SeenKnee) -> str:
+        if not knee.sessions:
+            return f"below {least}"
+        return f"{knee.sessions}{'' if knee.bounded else ' or more'}"
+
+    return [
+        cell["candidate"],
+        ", ".join(str(row["sessions"]) for row in cell["by_sessions"]),
+        shown(min(knees.values(), key=lambda knee: (knee.sessions, not knee.bounded))),
+        ", ".join(map(shown, knees.values())),
+        cell_of(seen_knee_ratio(cell, base) if base else None, 2),
     ]
 
 

@@ -89,13 +89,32 @@ def test_a_wait_without_end_in_one_seed_does_not_hide_the_others():
     wanted = plan(workloads=["mixed"], sessions=[20, 40], base="deadline/adaptive")
     with Laboratory(measure=overloaded) as laboratory:
         compare(laboratory, wanted, lambda what: None, cells)
-    [(_, titles, rows)] = comparison_tables(comparison(wanted, cells, True))
+    (_, titles, rows), _ = comparison_tables(comparison(wanted, cells, True))
     at = list(titles).index("P90, ms")
     assert [list(row[at : at + 2]) for row in rows] == [
         ["300 to no end", "1.00 to no end"],
         ["no end", "no end"],
         ["300", "1.00"],
         ["300", "1.00"],
+    ]
+
+
+def test_knees_among_given_sessions_are_told_seed_by_seed():
+    found = measured(plan(sessions=[9, 11, 30, 34], workloads=["mixed"]))
+    title, _, rows = comparison_tables(found)[1]
+    assert title == "mixed, qwen3-omni-h200: knees"
+    assert rows == [
+        ["fcfs/stock", "9, 11, 30, 34", "9", "9, 11", "1.00"],
+        ["deadline/adaptive", "9, 11, 30, 34", "30", "30, 30", "3.03 (2.73-3.33)"],
+    ]
+
+
+def test_a_knee_outside_the_given_sessions_is_not_given_a_number():
+    found = measured(plan(sessions=[11, 20], workloads=["mixed"]))
+    rows = comparison_tables(found)[1][2]
+    assert [row[2:] for row in rows] == [
+        ["below 11", "below 11, 11", "-"],
+        ["20 or more", "20 or more, 20 or more", "-"],
     ]
 
 
