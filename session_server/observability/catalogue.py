@@ -131,6 +131,13 @@ class SchedulingClass(enum.StrEnum):
     IDLE = "idle"
 
 
+class WorkKind(enum.StrEnum):
+    """Of what admission predicts."""
+
+    ANSWERS = "answers"
+    UNCOUNTED = "uncounted"
+
+
 class OverloadStep(enum.StrEnum):
     """What the host does about the present load."""
 
@@ -267,6 +274,9 @@ STAGE_SPECS = (
     _histogram("chunk_frames", "frames", "Chunk size chosen for a step of a speech stage.", FRAMES, _STAGE),
     _gauge("scheduler_sessions", "sessions", "Open sessions by the most pressing of their responses.", Label("class", SchedulingClass)),
     _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),
+    _gauge("admission_load", "ratio", "Predicted load of the open sessions; beyond 1 no session is let in."),
+    _gauge("admission_work_cores", "cores", "What the open sessions are expected to take: the steps of their answers, and what no stage counts.", Label("work", WorkKind)),
+    _gauge("admission_capacity_cores", "cores", "What sessions may take: cores, times utilisation, times the room that admission gives."),
     _gauge("overload_step", "steps", "1 for the step of the overload ladder that is in force.", Label("step", OverloadStep)),
     _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state; a slot is one block where state is moved whole.", Label("state")),
     _counter("kv_evictions", "evictions", "Session states moved out of the cache, by reason; room and preload: to host memory; host_full and failed: lost.", Label("reason")),

@@ -98,6 +98,9 @@ class Metrics:
     chunk_frames: Histogram
     scheduler_sessions: Gauge
     admission_decisions: Counter
+    admission_load: Gauge
+    admission_work_cores: Gauge
+    admission_capacity_cores: Gauge
     overload_step: Gauge
     kv_blocks: Gauge
     kv_evictions: Counter

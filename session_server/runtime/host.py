@@ -39,6 +39,7 @@ from session_server.runtime.messages import (
     Warm,
 )
 from session_server.runtime.recognition import RecognitionLane
+from session_server.runtime.rehearsal import Rehearsal, all_work_is_on_threads
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.stage_assembly import (
@@ -51,7 +52,7 @@ from session_server.runtime.stage_assembly import (
 from session_server.runtime.stage_runner import RunnerState
 from session_server.runtime.stage_worker import ThreadWorker
 from session_server.runtime.timers import Loop
-from session_server.runtime.turn_admission import TurnGate
+from session_server.runtime.turn_admission import Prediction, TurnGate
 from session_server.runtime.warming import Warming
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.cost_model import CostModel
@@ -116,6 +117,13 @@ class EngineHost:
             await self.stop()
             raise failed[0]
 
+    async def rehearse(self, voice: str, processor: Callable[[], int] | None = None) -> None:
+        """Learn what steps cost before anybody comes, where engines work on threads of this process; elsewhere nothing.
+        `processor`: processor time of this process, where all of the server is in it."""
+        if self._params.admission and all_work_is_on_threads(self._stages):
+            await Rehearsal(self._stages, voice, self.residency.closed).run()
+            self._gate.count_all_work(processor)
+
     def begin(self, loop: Loop) -> None:
         """Load all engines with `loop` instead of asyncio's; they are there when `ready` says so."""
         self._gate.loop = loop
@@ -151,6 +159,11 @@ class EngineHost:
     def priors(self) -> CostModel:
         """What they cost by a profile, for admission before anything was measured."""
         return self._gate.priors
+
+    @property
+    def prediction(self) -> Prediction:
+        """What admission expects of the open sessions."""
+        return self._gate.predict(self._clock.now())
 
     @property
     def responses(self) -> int:

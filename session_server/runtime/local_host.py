@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from session_server.observability.catalogue import SchedulingClass
+from session_server.observability.catalogue import SchedulingClass, WorkKind
 from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.runtime.client_secrets import OwnSecrets, SecretSession
@@ -53,3 +53,11 @@ def watch_host(host: EngineHost, metrics: Metrics) -> None:
 
     for kind in SchedulingClass:
         metrics.watch("scheduler_sessions", partial(sessions_of, kind), kind.value)
+    predictions = {
+        ("admission_load", None): lambda: host.prediction.load,
+        ("admission_capacity_cores", None): lambda: host.prediction.capacity,
+        ("admission_work_cores", WorkKind.ANSWERS.value): lambda: host.prediction.answers,
+        ("admission_work_cores", WorkKind.UNCOUNTED.value): lambda: host.prediction.uncounted,
+    }
+    for (name, label), read in predictions.items():
+        metrics.watch(name, read, label)

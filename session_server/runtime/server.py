@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -82,6 +83,7 @@ class Server:
         try:
             await self._front.listen()
             await self.host.start()
+            await self.host.rehearse(self.config.models.voices[0], time.process_time_ns)
         except BaseException:
             await self.stop()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from engines.base import Stage
 from session_server.media import NS_PER_MS, NS_PER_S
@@ -26,6 +27,7 @@ from session_server.scheduler.admission import (
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.demand import Demand
 from session_server.scheduler.overload import OverloadLadder, OverloadStep
+from session_server.scheduler.uncounted import Uncounted
 
 Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0
@@ -40,6 +42,16 @@ _REASONS = {
     "cores": "all processors are busy",
     "first_audio": "too many answers are about to begin",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the open sessions are expected to take, in cores; `load` 1: nobody else is let in."""
+
+    load: float
+    answers: float
+    uncounted: float
+    capacity: float
 
 
 class TurnGate:
@@ -60,6 +72,8 @@ class TurnGate:
         self._demand = Demand()
         self._appointments = Appointments()
         self._headroom = Headroom()
+        self._uncounted: Uncounted | None = None
+        self._processor: Callable[[], int] | None = None
         self._turned_away_ns: int | None = None
         ladder = stages.params.chunk_ladder_s
         self._chunk_s = ladder[min(1, len(ladder) - 1)]
@@ -90,10 +104,19 @@ class TurnGate:
             if self._waiting:
                 self.loop.call_soon(self._look_again)
 
+    def count_all_work(self, processor: Callable[[], int] | None) -> None:
+        """All stages of speech are threads of this process, and their steps were rehearsed: what else the server does
+        counts, too. `processor`: processor time of all its threads; None: it cannot be told."""
+        self._uncounted = Uncounted()
+        self._headroom = Headroom(Headroom.FIRST_OF_ALL_WORK)
+        self._processor = processor
+
     def session_opened(self, session: str, now: int) -> None:
+        self._look_beside(now)
         self._demand.opened(session, now)
 
     def session_closed(self, session: str, now: int) -> None:
+        self._look_beside(now)
         self._demand.closed(session, now)
 
     def session_load(self, now: int) -> float:
@@ -102,15 +125,41 @@ class TurnGate:
         self._climb(now)
         if self._ladder.step >= OverloadStep.DEFER:
             return math.inf
-        wanted = self._demand.responses(now, newcomers=1)
-        responses = max(1, math.ceil(wanted))
-        stages = [stage for stage in SPEECH_STAGES if stage in self._stages.runners]
-        for stage in stages:
-            batch = min(responses, self._stages.runners[stage].max_batch)
-            if not self._known(stage, batch).knows(stage.value, batch):
-                return 0.0
-        load = self._rule.load(wanted * self._demand.pace, self._loads(responses))
-        return load / self._headroom.share
+        return self.predict(now, newcomers=1).load if self._knows_enough(now) else 0.0
+
+    def predict(self, now: int, newcomers: int = 0) -> Prediction:
+        """What the sessions and so many more take."""
+        wanted = self._demand.responses(now, newcomers)
+        loads = self._loads(max(1, math.ceil(wanted)))
+        speaking = wanted * self._demand.pace
+        beside = self._beside(len(self._demand) + newcomers, loads)
+        load = self._rule.load(speaking, loads, beside) / self._headroom.share
+        answers = sum(load.busy(speaking) for load in loads)
+        return Prediction(load, answers, beside, self._rule.capacity * self._headroom.share)
+
+    def _knows_enough(self, now: int) -> bool:
+        """Steps of about such batches were seen. A thread of a processor gains little from a batch: there any will do."""
+        if self._uncounted is not None:
+            return True
+        responses = max(1, math.ceil(self._demand.responses(now, newcomers=1)))
+        for stage in SPEECH_STAGES:
+            if stage in self._stages.runners:
+                batch = min(responses, self._stages.runners[stage].max_batch)
+                if not self._known(stage, batch).knows(stage.value, batch):
+                    return False
+        return True
+
+    def _look_beside(self, now: int) -> None:
+        if self._uncounted is not None and self._processor is not None:
+            worked = self._costs.worked_ns
+            counted_ns = sum(worked.get(stage.value, 0) for stage in SPEECH_STAGES)
+            self._uncounted.look(self._processor(), counted_ns, len(self._demand), now)
+
+    def _beside(self, sessions: int, loads: list[StageLoad]) -> float:
+        """Cores that so many sessions take beside their answers; 0 where that is not known."""
+        if self._uncounted is None:
+            return 0.0
+        return sessions * self._uncounted.per_session(sum(load.busy(1.0) for load in loads))
 
     def session_retry_after_s(self, now: int) -> int:
         """When a session that is refused now should knock again."""
@@ -131,7 +180,9 @@ class TurnGate:
 
     def _present_load(self, now: int) -> float:
         inside = len(self._inside)
-        return self._rule.load(max(0.0, inside - self._spare(now)), self._loads(inside + 1))
+        loads = self._loads(inside + 1)
+        beside = self._beside(len(self._demand), loads)
+        return self._rule.load(max(0.0, inside - self._spare(now)), loads, beside)
 
     def retry_after_s(self) -> int:
         """When whoever is refused now should try again."""
@@ -152,6 +203,7 @@ class TurnGate:
                 in_time = playhead.least_ns >= -_LATE_NS
                 inside = len(self._inside) + 1
                 self._headroom.answered(in_time, self._is_refusing(now), inside, now)
+        self._look_beside(now)
         self._climb(now)
 
     def _learn_chunk(self, audio_s: float) -> None:
@@ -189,12 +241,14 @@ class TurnGate:
             self._timer = self.loop.call_later(delay, self._look_again)
 
     def _judge(self, response: ResponsePipeline, waited_ns: int, now: int) -> None:
+        loads = self._loads(len(self._inside) + 1)
         verdict, reason = self._rule.decide(
             waited_ns,
             len(self._inside),
-            self._loads(len(self._inside) + 1),
+            loads,
             self._first_audio_ns(),
             self._spare(now),
+            self._beside(len(self._demand), loads),
         )
         if verdict is Verdict.REFUSE and response.epoch is None:
             return

@@ -95,12 +95,13 @@ class TurnAdmission:
         loads: Iterable[StageLoad],
         first_audio_ns: int = 0,
         spare: float = 0.0,
+        beside: float = 0.0,
     ) -> tuple[Verdict, str]:
         """`responses` generate or play now, without the new one; `first_audio_ns`: when the new one's first audio can
-        be expected; `spare`: how many responses' work is done ahead."""
+        be expected; `spare`: how many responses' work is done ahead; `beside`: cores that other work takes."""
         if not self._enabled or not responses:
             return (Verdict.ADMIT, "")
-        reason = self._overload(max(1.0, responses + 1 - spare), loads)
+        reason = self._overload(max(1.0, responses + 1 - spare), loads, beside)
         if reason is None and first_audio_ns > self._first_audio_limit_ns:
             reason = "first_audio"
         if reason is None:
@@ -112,13 +113,18 @@ class TurnAdmission:
         """How long a turn may wait before it is refused."""
         return self._wait_ns
 
-    def load(self, responses: float, loads: Iterable[StageLoad]) -> float:
+    def load(self, responses: float, loads: Iterable[StageLoad], beside: float = 0.0) -> float:
         """What so many responses take of what may be in use: 1 is the most that is let in."""
         busy = [load.busy(responses) / self._utilisation for load in loads]
-        return max([*busy, sum(busy) / self._cores])
+        return max([*busy, (sum(busy) + beside / self._utilisation) / self._cores])
 
-    def _overload(self, responses: float, loads: Iterable[StageLoad]) -> str | None:
-        total = 0.0
+    @property
+    def capacity(self) -> float:
+        """Cores that may be in use."""
+        return self._utilisation * self._cores
+
+    def _overload(self, responses: float, loads: Iterable[StageLoad], beside: float) -> str | None:
+        total = beside
         for load in loads:
             busy = load.busy(responses)
             total += busy
@@ -130,27 +136,32 @@ class TurnAdmission:
 class Headroom:
     """How much of what may be in use is given to sessions: more while answers come in time, less when they do not.
 
-    Predictions know what steps cost, not how close to that the scheduler can work. So sessions begin with `_FIRST` of
-    the bound. Answers that come in time add a little, beyond that share only while sessions are being refused; one that
-    came late takes a tenth away, once in `_REST_NS`: sessions last for minutes, so what is taken has to be waited for.
+    Predictions know what steps cost, not how close to that the scheduler can work. So sessions begin with `FIRST` of
+    the bound, or with more where all that the server does is counted. Answers that come in time add a little, beyond that
+    share only while sessions are being refused; one that came late takes a tenth away, once in `_REST_NS`: sessions last
+    for minutes, so what is taken has to be waited for.
     """
 
-    _FIRST = 0.65
+    FIRST = 0.65
+    FIRST_OF_ALL_WORK = 0.9
+    """Where nothing that the server does is left out of the prediction: it lets the eight users in whom two cores serve in
+    time (docs/admission.md)."""
     _LEAST, _MOST = 0.4, 1.0
     _MORE = 0.01
     """For as many answers as are under way at a time; twice that until the first one came late."""
     _LESS = 0.9
     _REST_NS = 5 * NS_PER_S
 
-    def __init__(self) -> None:
-        self.share = self._FIRST
+    def __init__(self, first: float = FIRST) -> None:
+        self.share = first
+        self._first = first
         self._rest_until_ns = 0
         self._more = 2 * self._MORE
 
     def answered(self, in_time: bool, refusing: bool, responses: int, now: int) -> None:
         """One of so many answers ended; `refusing`: sessions were turned away lately, so more room would be used."""
         if in_time and now >= self._rest_until_ns:
-            most = self._MOST if refusing else max(self._FIRST, self.share)
+            most = self._MOST if refusing else max(self._first, self.share)
             self.share = min(most, self.share + self._more / max(1, responses))
         elif not in_time and now >= self._rest_until_ns:
             self.share = max(self._LEAST, self.share * self._LESS)

@@ -60,6 +60,8 @@ class CostModel:
         self.observations = 0
         """Counts what was learned, so that others know when their figures are old."""
         self._observed: dict[str, int] = {}
+        self.worked_ns: dict[str, int] = {}
+        """Work of all steps of a stage so far."""
 
     def observe(
         self, stage: str, batch: int, units: int, ns: int, work_ns: int | None = None
@@ -68,6 +70,7 @@ class CostModel:
         work_ns = ns if work_ns is None else work_ns
         self.observations += 1
         self._observed[stage] = self.observations
+        self.worked_ns[stage] = self.worked_ns.get(stage, 0) + work_ns
         costs = self._costs.setdefault(stage, {})
         place = (bucket(batch), bucket(units))
         cost = costs.get(place)

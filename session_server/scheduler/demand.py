@@ -97,6 +97,10 @@ class Demand:
 
     # -- what follows
 
+    def __len__(self) -> int:
+        """Sessions that are open."""
+        return len(self._sessions)
+
     @property
     def duty(self) -> float:
         return (self._busy_s + _DUTY_PRIOR * _PRIOR_S) / (self._open_s + _PRIOR_S)

@@ -118,6 +118,7 @@ class Supervisor:
         loading = asyncio.create_task(self.host.start())
         try:
             await asyncio.gather(loading, *first)
+            await self.host.rehearse(self.config.models.voices[0])
         finally:
             loading.cancel()
             await asyncio.gather(loading, return_exceptions=True)
