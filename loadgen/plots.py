@@ -81,7 +81,8 @@ def sweep_plot(sweeps: Sequence[Report]) -> bytes:
 def sweep_label(one: Report) -> str:
     """With its knee, where one was looked for."""
     if "sessions_at_slo" not in one:
-        return f"{one['candidate']}: {_knee(one) or 'none'} of those measured"
+        several = len(one["by_sessions"]) > 1
+        return one["candidate"] + f": {_knee(one) or 'none'} of those measured" * several
     knee = one["sessions_at_slo"]
     return f"{one['candidate']}: {'interrupted' if knee is None else knee}"
 
@@ -110,6 +111,8 @@ def _knee(one: Report) -> int:
     """Of all seeds; of a comparison the most sessions measured at which all hold. 0: none."""
     if "sessions_at_slo" in one:
         return one["sessions_at_slo"] or 0
+    if len(one["by_sessions"]) < 2:
+        return 0
     return min((knee.sessions for knee in seen_knees(one).values()), default=0)
 
 
@@ -191,8 +194,11 @@ def stages_plot(reports: Sequence[tuple[str, Mapping[str, Report]]]) -> bytes:
 
 
 def comparison_plot(found: Report) -> bytes:
-    """Sessions at the service level; or P90 at each number of sessions, where those were given."""
+    """Sessions at the service level; or figures of each candidate at the one number of sessions that was given; P90 at each
+    where there are several."""
     candidates = found["candidates"]
+    if len(found["sessions"]) == 1:
+        return _candidates_plot(found)
     if found["sessions"]:
         return _figures_plot(found)
     places = [[p, w] for p in found["profiles"] for w in found["workloads"]]
@@ -210,6 +216,45 @@ def _knees(cell: Report | None) -> Sequence[float] | None:
         return None
     knee, own = cell["sessions_at_slo"], list(cell["sessions_at_slo_by_seed"].values())
     return knee, min(knee, *own), max(knee, *own)
+
+
+_BESIDE = (
+    ("p90_ms", "P90 first audio, ms"),
+    ("starved", "answers later than 2 s"),
+    ("goodput_per_s", "goodput, answers/s"),
+    ("wasted", "wasted audio"),
+)
+
+
+def _candidates_plot(found: Report) -> bytes:
+    """A line for each candidate, mean with least and most over seeds; what has no end is said in words."""
+    places = {tuple(cell["place"]) for cell in found["cells"]}
+    names = [
+        cell["candidate"] + (f"\n{', '.join(cell['place'])}" if len(places) > 1 else "")
+        for cell in found["cells"]
+    ]
+    rows = [cell["by_sessions"][0] for cell in found["cells"]]
+    figure = _figure((11.0, 1.4 + 0.32 * len(rows)))
+    for axes, (key, title) in zip(
+        figure.subplots(1, len(_BESIDE), sharey=True), _BESIDE, strict=True
+    ):
+        known = [(place, row[key]) for place, row in enumerate(rows) if row[key] is not None]
+        means = [value[0] for _, value in known]
+        below = [value[0] - value[1] for _, value in known]
+        above = [value[2] - value[0] for _, value in known]
+        at = [place for place, _ in known]
+        axes.barh(at, means, 0.6, xerr=(below, above), capsize=2, color="C0", alpha=0.7)
+        for place in set(range(len(rows))) - set(at):
+            axes.text(0, place, " no end with some seed", va="center", fontsize=7)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set_xlim(left=0)
+        axes.set_title(title, fontsize=9)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.grid(axis="x", alpha=0.3)
+    figure.axes[0].invert_yaxis()
+    ours = ", ".join(" ".join(reversed(place)) for place in sorted(places))
+    figure.suptitle(f"{found['sessions'][0]} sessions, {ours}", fontsize=10)
+    return _png(figure)
 
 
 def _figures_plot(found: Report) -> bytes:

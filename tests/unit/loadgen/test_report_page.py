@@ -139,7 +139,8 @@ def at_sessions(
             {**ROW, "sessions": n, "reload_p95_ms": None, "refused": [0, 0, 0], "wasted_preload": None} for n in sessions
         ],
         "points": [
-            {"sessions": n, "seed": seed, "answers": 300, "p90_ms": p90_ms, "p99_ms": p90_ms, "goodput_per_s": 3.0}
+            {"sessions": n, "seed": seed, "answers": 300, "p90_ms": p90_ms, "p99_ms": p90_ms, "goodput_per_s": 3.0,
+             "holds": n <= 90 + 10 * seed}
             for n in sessions for seed in (0, 1)
         ],
     }  # fmt: skip
@@ -156,7 +157,8 @@ def test_comparisons_that_were_measured_in_pieces_are_one_table():
             ("other", at_sessions("deadline/adaptive", [84], 300.0, barge_in=0.7)),
         ]
     )
-    whole, other = (s for s in page.sections if s.rows)
+    whole, knees, other = (s for s in page.sections if s.rows)
+    assert knees.rows == [["deadline/adaptive", "88, 96", "88", "88, 96 or more", "-"]]
     assert whole.title == "a + b + c: mixed, one"
     at = list(whole.titles).index("P90, ms")
     assert [(*row[:2], *row[at : at + 2]) for row in whole.rows] == [
@@ -172,8 +174,23 @@ def test_comparisons_that_were_measured_in_pieces_are_one_table():
 def test_a_comparison_at_given_sessions_is_not_called_an_interrupted_sweep():
     [cell] = at_sessions("deadline/adaptive", [96], 400.0)["cells"]
     assert sweep_label(cell) == "deadline/adaptive"
+    [several] = at_sessions("deadline/adaptive", [88, 96], 400.0)["cells"]
+    assert sweep_label(several) == "deadline/adaptive: 88 of those measured"
     assert sweep_label({**cell, "sessions_at_slo": None}) == "deadline/adaptive: interrupted"
     assert sweep_label({**cell, "sessions_at_slo": 96}) == "deadline/adaptive: 96"
+
+
+def test_candidates_at_one_number_of_sessions_are_drawn_even_where_a_wait_has_no_end():
+    one = at_sessions("deadline/adaptive", [96], 400.0)
+    [cell] = one["cells"]
+    endless = {
+        **cell,
+        "candidate": "x",
+        "by_sessions": [{**cell["by_sessions"][0], "p90_ms": None}],
+    }
+    page = page_of([("a", {**one, "cells": [cell, endless]})])
+    [drawn] = [section.image for section in page.sections if section.image]
+    assert drawn.startswith(b"\x89PNG")
 
 
 def test_the_same_reports_give_the_same_page():
