@@ -82,7 +82,7 @@ def sweep_label(one: Report) -> str:
     """With its knee, where one was looked for."""
     if "sessions_at_slo" not in one:
         several = len(one["by_sessions"]) > 1
-        return one["candidate"] + f": {_knee(one) or 'none'} of those measured" * several
+        return f"{one['candidate']}" + f": {_knee(one) or 'none'} of those measured" * several
     knee = one["sessions_at_slo"]
     return f"{one['candidate']}: {'interrupted' if knee is None else knee}"
 
