@@ -1,0 +1,1 @@
+"""Engines that run elsewhere and are reached over the network."""
