@@ -22,7 +22,7 @@ from engines.base import Capabilities, ChatMessage, JobKey, Stage, ThinkJob, Tok
 from engines.model_store import ModelStore
 from engines.sim.behaviour import SimOptions, SimulatedFault, read_options
 from engines.sim.prefix_cache import PrefixCache
-from engines.sim.thinker import scripted_answer
+from engines.sim.thinker import scripted_answer, tokens_of
 from engines.streaming import AnswerFailed, Pace
 from session_server.errors import EngineFault
 
@@ -129,7 +129,8 @@ class SimStreamingThinker:
         if self._failure is not None:
             stream.fail(EngineFault(self._failure))
             return stream
-        tokens = scripted_answer(job, self._options.words, self._options.long_words)
+        o = self._options
+        tokens = tokens_of(scripted_answer(job, o.words, o.long_words))
         cut = tokens[:limit]
         prompt = prompt_tokens(job, self._options.context_tokens - len(cut))
         answer = self._add(key, pace, prompt, cut, stream)

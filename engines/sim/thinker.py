@@ -75,9 +75,8 @@ class SimThinker(JobEngine[ThinkerOptions, _Job]):
         thought = self._accept(key, job, ThinkJob)
         limit = self._options.max_tokens if thought.max_tokens is None else thought.max_tokens
         size = prompt_size(thought, self._options.context_tokens - limit)
-        options = self._options
-        answer = [] if thought.warm else scripted_answer(thought, options.words, options.long_words)
-        self._jobs[key] = _Job(size, size, answer, limit)
+        answer = "" if thought.warm else self._answer(thought)
+        self._jobs[key] = _Job(size, size, tokens_of(answer), limit)
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         if job.unread:
@@ -96,13 +95,16 @@ class SimThinker(JobEngine[ThinkerOptions, _Job]):
         reason = "stop" if job.given == len(job.tokens) else "max_output_tokens"
         return TokenOutput(text, reason, job.prompt_tokens, 0, job.given)
 
-
-def scripted_answer(job: ThinkJob, words: int, long_words: int) -> list[str]:
-    """The tokens of the answer, by the rules above."""
-    return _TOKEN.findall(_answer(job, words, long_words))
+    def _answer(self, job: ThinkJob) -> str:
+        return scripted_answer(job, self._options.words, self._options.long_words)
 
 
-def _answer(job: ThinkJob, words: int, long_words: int) -> str:
+def tokens_of(answer: str) -> list[str]:
+    return _TOKEN.findall(answer)
+
+
+def scripted_answer(job: ThinkJob, words: int, long_words: int) -> str:
+    """What is said to that prompt, by the rules above."""
     said = next((m.content for m in reversed(job.messages) if _is_user(m)), "")
     last = job.messages[-1] if job.messages else None
     if last is not None and last.kind == "result":

@@ -7,6 +7,7 @@ audio wasted, since no session ever heard of those.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from session_server.observability.catalogue import OverloadStep, TurnLeg, WasteWhere
@@ -81,6 +82,17 @@ class HostReport:
 
     def engine_failed(self, stage: str, kind: str) -> None:
         self._metrics.stage_failures.labels(stage, kind).inc()
+
+    def engine_figures(self, stage: str, figures: Mapping[str, float]) -> None:
+        for state in ("running", "waiting", "held"):
+            if state in figures:
+                self._metrics.engine_answers.labels(state).set(figures[state])
+        if "kv_used" in figures:
+            self._metrics.engine_state_used_ratio.set(figures["kv_used"])
+
+    def prompt_read(self, read: int, cached: int) -> None:
+        self._metrics.prompt_tokens.labels("read").inc(max(0, read))
+        self._metrics.prompt_tokens.labels("cached").inc(max(0, cached))
 
     def runaway(self, kind: str) -> None:
         self._metrics.runaway_answers.labels(kind).inc()

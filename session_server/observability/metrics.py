@@ -95,6 +95,9 @@ class Metrics:
     works_dropped: Counter
     runaway_answers: Counter
     tokens_wasted: Counter
+    prompt_tokens: Counter
+    engine_answers: Gauge
+    engine_state_used_ratio: Gauge
     chunk_frames: Histogram
     scheduler_sessions: Gauge
     admission_decisions: Counter

@@ -42,6 +42,7 @@ from session_server.runtime.recognition import RecognitionLane
 from session_server.runtime.rehearsal import Rehearsal, all_work_is_on_threads
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
+from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_assembly import (
     MakeEngine,
     MakeStageWorker,
@@ -49,8 +50,6 @@ from session_server.runtime.stage_assembly import (
     registered_engine,
     thread_worker,
 )
-from session_server.runtime.stage_runner import RunnerState
-from session_server.runtime.stage_worker import ThreadWorker
 from session_server.runtime.timers import Loop
 from session_server.runtime.turn_admission import Prediction, TurnGate
 from session_server.runtime.warming import Warming
@@ -135,9 +134,10 @@ class EngineHost:
         for session in list(self._sessions):
             self._close(session)
         self.residency.stop()
-        workers = [runner.stop() for runner in self._stages.runners.values()]
-        joins = [asyncio.to_thread(w.join, _JOIN_S) for w in workers if isinstance(w, ThreadWorker)]
-        await asyncio.gather(*joins)
+        runners = self._stages.runners.values()
+        for runner in runners:
+            runner.stop()
+        await asyncio.gather(*(runner.ended(_JOIN_S) for runner in runners))
 
     @property
     def stage_states(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ Every call is made on the event loop's thread and must return at once. Times are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,6 +58,12 @@ class HostMetrics(Protocol):
 
     def engine_failed(self, stage: str, kind: str) -> None:
         """`kind`: threw, hung, not_loaded."""
+
+    def engine_figures(self, stage: str, figures: Mapping[str, float]) -> None:
+        """What an engine that schedules itself says of itself, once a second: `engines.streaming.FIGURES`."""
+
+    def prompt_read(self, read: int, cached: int) -> None:
+        """The prompt of an answer that is whole: tokens that had to be read, and those that were known."""
 
     def runaway(self, kind: str) -> None:
         """An answer was ended because it was too long for its text, or silent."""
@@ -116,6 +123,12 @@ class NoMetrics:
         pass
 
     def engine_failed(self, stage: str, kind: str) -> None:
+        pass
+
+    def engine_figures(self, stage: str, figures: Mapping[str, float]) -> None:
+        pass
+
+    def prompt_read(self, read: int, cached: int) -> None:
         pass
 
     def runaway(self, kind: str) -> None:

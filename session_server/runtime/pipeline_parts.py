@@ -12,6 +12,7 @@ from session_server.clock import Clock
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
+from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import StageRunner
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel
@@ -38,7 +39,7 @@ class StepEstimates:
         "_costs", "_known", "_name", "_observations", "_prior_ns", "_runner", "_sized", "_version",
     )  # fmt: skip
 
-    def __init__(self, stage: Stage, runner: StageRunner, costs: CostModel) -> None:
+    def __init__(self, stage: Stage, runner: Runner, costs: CostModel) -> None:
         self._runner = runner
         self._costs = costs
         self._name = runner.name
@@ -69,7 +70,7 @@ class PathEstimates:
     any stage was measured."""
 
     def __init__(
-        self, runners: Mapping[Stage, StageRunner], costs: CostModel, smallest_chunk_ns: int
+        self, runners: Mapping[Stage, Runner], costs: CostModel, smallest_chunk_ns: int
     ) -> None:
         self.steps = {
             stage: StepEstimates(stage, runner, costs) for stage, runner in runners.items()
@@ -121,7 +122,7 @@ class PathEstimates:
         return self.step_ns(Stage.CODEC, audio_ns) + self.step_ns(Stage.VOCODER, audio_ns)
 
 
-def unit_ns(runner: StageRunner) -> int:
+def unit_ns(runner: Runner) -> int:
     """What one unit of this stage lasts; one second where the engine did not say."""
     capabilities = runner.capabilities
     if capabilities is None or not capabilities.unit_rate:
@@ -148,7 +149,9 @@ class Stages:
     """The host, as its pipelines see it."""
 
     graph: Graph
-    runners: Mapping[Stage, StageRunner]
+    runners: Mapping[Stage, Runner]
+    stepped: Mapping[Stage, StageRunner]
+    """Those whose steps we choose: all but a thinker that schedules itself."""
     estimates: PathEstimates
     params: SchedulerParams
     clock: Clock

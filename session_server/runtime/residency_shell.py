@@ -16,7 +16,7 @@ from engines.base import Capabilities, JobKey, ThinkJob
 from session_server.clock import Clock
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
-from session_server.runtime.stage_runner import StageRunner
+from session_server.runtime.runner import Runner
 from session_server.runtime.state_calls import ForgetState, MovedState
 from session_server.runtime.state_store import SlotStore, StateStore
 from session_server.runtime.timers import Timer
@@ -85,7 +85,7 @@ class ThinkerResidency:
     """The `StateGate` of the thinker; the host tells it of speech, playback and closed sessions."""
 
     def __init__(
-        self, runner: StageRunner, params: SchedulerParams, clock: Clock, metrics: HostMetrics
+        self, runner: Runner, params: SchedulerParams, clock: Clock, metrics: HostMetrics
     ) -> None:
         self._runner = runner
         self._params = params

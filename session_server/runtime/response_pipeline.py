@@ -329,6 +329,7 @@ class ResponsePipeline:
 
     def _finish(self, reason: str) -> None:
         end = self._end or TokenOutput(None)
+        self._stages.metrics.prompt_read(end.prompt_tokens - end.cached_tokens, end.cached_tokens)
         self.emit(
             Finished(
                 self.session,

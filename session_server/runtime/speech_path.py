@@ -190,7 +190,7 @@ class SpeechPath:
             runner.ready(item)
 
     def _runner(self, stage: Stage) -> StageRunner:
-        return self._stages.runners[stage]
+        return self._stages.stepped[stage]
 
     # -- results
 

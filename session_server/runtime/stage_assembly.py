@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
-from engines.registry import factory
+from engines.registry import factory, is_streaming, streaming_factory
+from engines.streaming import StreamingEngine
 from session_server.clock import Clock
 from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.residency_shell import ThinkerResidency
+from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import MakeWorker, StageRunner
 from session_server.runtime.stage_worker import Report, ThreadWorker, Worker
+from session_server.runtime.streaming_runner import StreamingRunner
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.lead_cap import LeadCap
@@ -32,6 +35,7 @@ RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.
 
 Create = Callable[[], SteppedEngine]
 MakeEngine = Callable[[StageSpec, ModelStore], Create]
+CreateStreaming = Callable[[], StreamingEngine]
 MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
 
 
@@ -41,6 +45,20 @@ def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
     create = factory(spec.engine, RUNTIME_ENGINES, f"{where}.engine")
 
     def make() -> SteppedEngine:
+        try:
+            return create(spec.options, store)
+        except ValueError as error:
+            raise ConfigError(f"{where}.options: {error}") from error
+
+    return make
+
+
+def registered_streaming(spec: StageSpec, store: ModelStore) -> CreateStreaming:
+    """The same for an engine that schedules itself."""
+    where = f"graph.stages.{spec.stage.value}"
+    create = streaming_factory(spec.engine, f"{where}.engine")
+
+    def make() -> StreamingEngine:
         try:
             return create(spec.options, store)
         except ValueError as error:
@@ -78,16 +96,31 @@ class StageAssembly:
         self._policies: dict[Stage, Policy] = {}
         self._queues: dict[Stage, StageQueue] = {}
         chunks = ChunkSizes(params)
-        runners = {
+        stepped = {
             spec.stage: self._runner(spec, chunks, make_engine(spec, store))
+            for spec in graph.stages
+            if not _schedules_itself(spec)
+        }
+        runners: dict[Stage, Runner] = {
+            spec.stage: stepped[spec.stage]
+            if spec.stage in stepped
+            else self._streaming_runner(spec, store)
             for spec in graph.stages
         }
         estimates = PathEstimates(runners, costs, chunks.smallest_ns)
         self.stages = Stages(
-            graph, runners, estimates, params, clock, metrics, chunks, self._lead_cap()
+            graph,
+            runners,
+            stepped,
+            estimates,
+            params,
+            clock,
+            metrics,
+            chunks,
+            self._lead_cap(),
         )
-        if Stage.CODEC in runners:
-            runners[Stage.CODEC].making = estimates.making_ns
+        if Stage.CODEC in stepped:
+            stepped[Stage.CODEC].making = estimates.making_ns
         thinker = runners[Stage.THINKER]
         self.residency = ThinkerResidency(thinker, params, clock, metrics)
         thinker.gate = self.residency
@@ -115,10 +148,26 @@ class StageAssembly:
             spec.stage, make, queue, self._costs, self._clock, self._metrics, spec.step_limit_s
         )
 
+    def _streaming_runner(self, spec: StageSpec, store: ModelStore) -> StreamingRunner:
+        return StreamingRunner(
+            spec.stage,
+            registered_streaming(spec, store),
+            self._params,
+            self._costs,
+            self._clock,
+            self._metrics,
+            spec.step_limit_s,
+        )
+
     def _lead_cap(self) -> LeadCap | None:
         """Chunks of a fixed size cannot gather below it, and the other policies have a cap of their own."""
         params = self._params
         adapts = params.policy is PolicyName.DEADLINE and params.chunking is Chunking.LEAD
         if not adapts or params.lead_idle_s >= params.lead_cap_s:
             return None
-        return LeadCap(params, [self._queues[Stage.TALKER], self._queues[Stage.VOCODER]])
+        talker = self._queues[Stage.TALKER]
+        return LeadCap(params, [talker, self._queues[Stage.VOCODER]], talker)
+
+
+def _schedules_itself(spec: StageSpec) -> bool:
+    return spec.stage is Stage.THINKER and is_streaming(spec.engine)

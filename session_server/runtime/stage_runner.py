@@ -11,7 +11,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from collections.abc import Callable
 
@@ -21,6 +20,7 @@ from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
+from session_server.runtime.runner import RETRY_S, RunnerState
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -40,19 +40,10 @@ from session_server.scheduler.work import Choice, WorkItem
 
 _LOG = logging.getLogger(__name__)
 _LOAD_LIMIT_S = 120.0
-_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 _IDLE_STEPS = 256
 """Steps in a row that may bring nothing before the job counts as stuck."""
 
 MakeWorker = Callable[[Callable[[Report], None]], Worker]
-
-
-class RunnerState(enum.Enum):
-    LOADING = "loading"
-    IDLE = "idle"
-    BUSY = "busy"
-    DOWN = "down"
-    STOPPED = "stopped"
 
 
 class StageRunner:
@@ -106,15 +97,19 @@ class StageRunner:
         self._loop = loop
         self._new_worker()
 
-    def stop(self) -> Worker | None:
-        """No more steps; the engine is closed after the one under way. Returns its worker."""
+    def stop(self) -> None:
+        """No more steps; the engine is closed after the one under way."""
         self.state = RunnerState.STOPPED
         self._watchdog.stop()
         if self._wake is not None:
             self._wake.cancel()
         if self._worker is not None:
             self._worker.stop()
-        return self._worker
+
+    async def ended(self, limit_s: float) -> None:
+        """Wait until the engine is closed, or so long: one that hangs is left behind."""
+        if self._worker is not None:
+            await asyncio.to_thread(self._worker.join, limit_s)
 
     # -- work
 
@@ -289,7 +284,7 @@ class StageRunner:
         self._metrics.engine_failed(self.name, "not_loaded")
         _LOG.error("stage %s cannot be restarted: %s", self.name, describe(error))
         self._fail_jobs(self._jobs.keys(), f"the {self.name} engine cannot be restarted")
-        delay = _RETRY_S[min(self._retries, len(_RETRY_S) - 1)]
+        delay = RETRY_S[min(self._retries, len(RETRY_S) - 1)]
         self._retries += 1
         self._wake = self._loop.call_later(delay, self._load)
 

@@ -103,6 +103,10 @@ class Worker(Protocol):
         """Nothing of this worker is wanted any more."""
         ...
 
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it has closed its engine and ended; whether it has. Called after `stop`, on any thread."""
+        ...
+
 
 class ThreadWorker:
     """A worker with a thread of its own. `report` is called on that thread."""

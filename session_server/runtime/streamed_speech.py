@@ -74,8 +74,8 @@ class StreamedSpeechPath:
         self._speed = speed
         self._urgency = urgency
         self._playhead = playhead
-        self._talker = stages.runners[Stage.TALKER]
-        self._vocoder = stages.runners[Stage.VOCODER]
+        self._talker = stages.stepped[Stage.TALKER]
+        self._vocoder = stages.stepped[Stage.VOCODER]
         self._lead = stages.lead
         self._talker_steps = stages.estimates.steps[Stage.TALKER]
         self._vocoder_steps = stages.estimates.steps[Stage.VOCODER]
@@ -316,6 +316,8 @@ class StreamedSpeechPath:
 
     def cancel(self) -> None:
         """Take everything of this answer out of the stages. Idempotent."""
+        if not self._ended and self._lead is not None and self._playhead.generated:
+            self._lead.ended(cut=not self.done)
         self._ended = True
         self._talker.release(self._key)
         self._vocoder.release(self._key)

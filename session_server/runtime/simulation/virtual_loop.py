@@ -194,6 +194,10 @@ class ModelWorker:
     def abandon(self) -> None:
         """A simulated step never hangs."""
 
+    def join(self, timeout_s: float) -> bool:
+        """Nothing to wait for."""
+        return True
+
     def _done(self, outcome: Outcome, took_ns: int) -> None:
         outcome.step_ns = took_ns
         self.busy_ns += took_ns

@@ -100,11 +100,12 @@ def graph(
     step_limit_s: float = 5.0,
     capacity: Mapping[str, int] | None = None,
     without: tuple[str, ...] = (),
+    thinker: str = "sim.thinker",
 ) -> Graph:
     room = {"token": 256, "clause": 2, "chunk": 2, **(capacity or {})}
     stages = {
         name: {
-            "engine": f"sim.{name}",
+            "engine": thinker if name == "thinker" else f"sim.{name}",
             "max_batch": 8,
             "step_limit_s": step_limit_s,
             "options": {**_BRIEF.get(name, {}), "max_batch": 8, **(options or {}).get(name, {})},
