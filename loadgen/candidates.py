@@ -54,6 +54,10 @@ class Setting:
     turn_mode: str = "server_vad"
     sets: Sets = ()
 
+    def left_out_s(self) -> float:
+        """The warm-up: as wanted, or a fixed one, of a short run a quarter."""
+        return min(WARM_UP_S, self.seconds / 4) if self.warm_up_s is None else self.warm_up_s
+
 
 def parse_sets(texts: Iterable[str]) -> Sets:
     """`NAME=VALUE` each."""
@@ -94,13 +98,10 @@ def spec_of(setting: Setting, one: Candidate, sessions: int, seed: int) -> Simul
     scenario, run, overrides = _apply(sets, scenario)
     if setting.barge_in is not None and setting.barge_in + scenario.workload.backchannel > 1:
         raise ConfigError("--barge-in and the workload's backchannel together are more than 1")
-    warm_up_s = setting.warm_up_s
-    if warm_up_s is None:
-        warm_up_s = min(WARM_UP_S, setting.seconds / 4)
     try:
         spec = SimulationSpec(
             profile=setting.profile, workload=scenario.workload, policy=one.policy, chunking=one.chunking,
-            sessions=sessions, seconds=setting.seconds, warm_up_s=warm_up_s, barge_in=setting.barge_in,
+            sessions=sessions, seconds=setting.seconds, warm_up_s=setting.left_out_s(), barge_in=setting.barge_in,
             seed=seed, admission=setting.admission, replicas=setting.replicas, network=scenario.network,
             turn_mode=setting.turn_mode, overrides=overrides, **run,
         )  # fmt: skip

@@ -93,7 +93,7 @@ def comparison(plan: Plan, cells: Sequence[Mapping[str, Any]], complete: bool) -
         "sessions": list(plan.sessions),
         "seeds": list(plan.seeds),
         "seconds": setting.seconds,
-        "warm_up_s": setting.warm_up_s,
+        "warm_up_s": setting.left_out_s(),
         "barge_in": setting.barge_in,
         "admission": setting.admission,
         "replicas": setting.replicas,

@@ -242,10 +242,16 @@ def _telling(titles: Sequence[str], rows: Rows) -> tuple[list[str], Rows]:
 def comparison_notes(found: Mapping[str, Any]) -> str:
     """What a reader must know beside the tables."""
     barge_in = "the workload's" if found["barge_in"] is None else f"{found['barge_in']:g}"
+    left_out = found.get("warm_up_s")
+    warm_up = "" if left_out is None else f" of which {left_out:g} are left out"
     parts = [
         f"Mean (least-most) over seeds {', '.join(map(str, found['seeds']))}; ratios to {found['base']}, seed by seed.",
-        f"{found['seconds']:g} simulated seconds, barge-in {barge_in}, admission {'on' if found['admission'] else 'off'}.",
+        f"{found['seconds']:g} simulated seconds{warm_up}, barge-in {barge_in}, admission {'on' if found['admission'] else 'off'}.",
     ]
+    if found["admission"]:
+        parts.append(
+            "A seed holds only where nobody is refused; all else is of those who were let in."
+        )
     if found["sets"]:
         parts.append("For all: " + ", ".join(f"{k}={v}" for k, v in found["sets"].items()) + ".")
     if not found["complete"]:

@@ -134,6 +134,11 @@ def test_tables_leave_out_columns_that_say_nothing():
     text = comparison_markdown(measured(plan()))
     assert "| deadline/adaptive | 30 | 30, 33 | 2.88 (2.75-3.00) |" in text
     assert "### interactive, qwen3-omni-h200" in text
+    assert "400 simulated seconds of which 60 are left out" in text
+    short = replace(Setting(), seconds=80.0, admission=True)
+    text = comparison_markdown(measured(plan(setting=short, sessions=[10])))
+    assert "80 simulated seconds of which 20 are left out" in text
+    assert "A seed holds only where nobody is refused" in text
 
 
 def test_an_interruption_leaves_the_cells_that_were_measured():
