@@ -229,7 +229,7 @@ class SimStreamingThinker:
                 else:
                     await self._wake.wait()
         except SimulatedFault as fault:
-            self._die(f"the simulated engine is gone: {fault}")
+            self.die(f"the simulated engine is gone: {fault}")
 
     async def _step(self, batch: list[_Answer]) -> None:
         self._steps += 1
@@ -277,13 +277,16 @@ class SimStreamingThinker:
             if first.stream is not None:
                 first.stream.fail(AnswerFailed("simulated failure of one answer"))
 
-    def _die(self, failure: str) -> None:
+    def die(self, failure: str) -> None:
+        """Be gone, as a process that was killed is; for tests."""
         self._failure = failure
         for answer in list(self._answers.values()):
             self._remove(answer)
             if answer.stream is not None:
                 answer.stream.fail(EngineFault(failure))
         self._cache.clear()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
 
 
 def prompt_tokens(job: ThinkJob, room: int) -> tuple[str, ...]:
