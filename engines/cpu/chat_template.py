@@ -8,11 +8,11 @@ time, so that a growing conversation is not shifted (and read again) at every tu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.chat_text import opens, role_and_text, system_text
 from engines.cpu.smollm_tokenizer import END, START, SmolTokenizer
 from engines.trimming import first_kept
 
@@ -25,9 +25,6 @@ EXAMPLES = (
 )
 """The model is small: without examples it rambles on about half of plain questions."""
 
-CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
-_ROLES = frozenset({"system", "user", "assistant"})
-
 
 class Prompt(NamedTuple):
     """`tokens` end where the answer begins; the first `prefix` of them are shared between sessions that have
@@ -36,11 +33,6 @@ class Prompt(NamedTuple):
     tokens: list[int]
     prefix: int
     dropped: int = 0
-
-
-def render_call(name: str, arguments: str) -> str:
-    """A call as the model writes it."""
-    return f'{CALL_OPEN}{{"name": {json.dumps(name)}, "arguments": {arguments}}}{CALL_CLOSE}'
 
 
 class ChatTemplate:
@@ -61,7 +53,7 @@ class ChatTemplate:
         prefix = system + self._examples
         left = room - len(prefix) - len(self._opening)
         messages = [self._render(message) for message in job.messages]
-        first = first_kept([len(m) for m in messages], left, [_opens(m) for m in job.messages])
+        first = first_kept([len(m) for m in messages], left, [opens(m) for m in job.messages])
         kept = messages[first:]
         if kept and len(kept) == 1 and len(kept[0]) > left:
             kept = [self._shorten(kept[0], left)]
@@ -70,10 +62,9 @@ class ChatTemplate:
         return Prompt(tokens, len(prefix), first)
 
     def _system(self, instructions: str, tools: Sequence[FunctionSpec], room: int) -> list[int]:
-        text = instructions.strip() or DEFAULT_INSTRUCTIONS
-        if tools:
-            text += "\n\n" + describe_tools(tools)
-        message = self._message("system", text)
+        message = self._message(
+            "system", system_text(instructions.strip() or DEFAULT_INSTRUCTIONS, tools)
+        )
         return message if len(message) <= room else self._shorten(message, room)
 
     def _message(self, role: str, text: str) -> list[int]:
@@ -81,46 +72,9 @@ class ChatTemplate:
         return [START, *encode(f"{role}\n{text}"), END, *self._newline]
 
     def _render(self, message: ChatMessage) -> list[int]:
-        if message.kind == "call":
-            return self._message("assistant", render_call(message.name or "", message.content))
-        if message.kind == "result":
-            return self._message(
-                "user", f"Result of {message.name or 'the call'}: {message.content}"
-            )
-        role = message.role if message.role in _ROLES else "user"
-        return self._message(role, message.content)
+        return self._message(*role_and_text(message))
 
     def _shorten(self, message: list[int], room: int) -> list[int]:
         """Cut the end of a message's text so that `room` tokens remain."""
         ending = [END, *self._newline]
         return message[: max(1, room - len(ending))] + ending
-
-
-def describe_tools(tools: Sequence[FunctionSpec]) -> str:
-    """The tools as the system message lists them."""
-    lines = [
-        json.dumps(
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": _schema(tool.parameters),
-            }
-        )
-        for tool in tools
-    ]
-    return (
-        "You can call these functions:\n<tools>\n" + "\n".join(lines) + "\n</tools>\n"
-        'To call one, answer only with <tool_call>{"name": ..., "arguments": {...}}</tool_call>.'
-    )
-
-
-def _schema(text: str) -> object:
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return {}
-
-
-def _opens(message: ChatMessage) -> bool:
-    """Whether a conversation may begin here: not with a result whose call is gone."""
-    return message.kind != "result"

@@ -16,7 +16,7 @@ from typing import Any
 from llguidance import LLMatcher, LLTokenizer
 
 from engines.base import FunctionSpec
-from engines.cpu.chat_template import CALL_CLOSE, CALL_OPEN
+from engines.chat_text import CALL_CLOSE, CALL_OPEN
 from engines.cpu.grammar_bounds import drop_unreasonable
 from engines.cpu.grammar_refs import finite
 from engines.cpu.smollm_tokenizer import SmolTokenizer
@@ -233,7 +233,7 @@ class CallGrammars:
         return isinstance(call["arguments"], dict)
 
     def _match(self, names: Sequence[str], schemas: Sequence[Schema]) -> LLMatcher:
-        return LLMatcher(self._tokenizer, _grammar(names, schemas), log_level=0)
+        return LLMatcher(self._tokenizer, _compiled(names, schemas), log_level=0)
 
 
 def _names_only(schema: object) -> Schema:
@@ -253,7 +253,8 @@ _TRIES: tuple[Callable[[object], object], ...] = (
 )
 
 
-def _grammar(names: Sequence[str], schemas: Sequence[Schema]) -> str:
+def call_grammar(names: Sequence[str], schemas: Sequence[Schema]) -> str:
+    """The Lark grammar of one call of one of the tools."""
     calls = range(len(names))
     lines = [
         f"start: {json.dumps(CALL_OPEN)} ({' | '.join(f'call_{i}' for i in calls)}) {json.dumps(CALL_CLOSE)}"
@@ -262,4 +263,8 @@ def _grammar(names: Sequence[str], schemas: Sequence[Schema]) -> str:
         head = json.dumps(f'{{"name": {json.dumps(name)}, "arguments": ')
         lines.append(f'call_{i}: {head} arguments_{i} "}}"')
         lines.append(f"arguments_{i}: %json {json.dumps(schema)}")
-    return LLMatcher.grammar_from_lark("\n".join(lines))
+    return "\n".join(lines)
+
+
+def _compiled(names: Sequence[str], schemas: Sequence[Schema]) -> str:
+    return LLMatcher.grammar_from_lark(call_grammar(names, schemas))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engines.answer_length import AnswerLength, answer_length
 from engines.base import (
     Capabilities,
     JobKey,
@@ -25,7 +26,6 @@ from engines.base import (
     TokenOutput,
 )
 from engines.cpu import thinker_state
-from engines.cpu.answer_length import AnswerLength, answer_length
 from engines.cpu.chat_template import ChatTemplate, Prompt
 from engines.cpu.grammar import CallGrammars
 from engines.cpu.memory import give_back

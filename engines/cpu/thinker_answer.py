@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.cpu.answer_length import AnswerLength, ends_sentence
-from engines.cpu.chat_template import CALL_OPEN
+from engines.answer_length import AnswerLength, ends_sentence
+from engines.chat_text import CALL_OPEN
 from engines.cpu.sampling import LIST_RUN, STORY_RUN, GreedyChoice
 from engines.cpu.smollm_model import Logits
 from engines.cpu.smollm_tokenizer import END, LAST_CONTROL, CharacterStream, SmolTokenizer

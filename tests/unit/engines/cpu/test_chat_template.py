@@ -3,7 +3,8 @@
 import pytest
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
-from engines.cpu.chat_template import ChatTemplate, render_call
+from engines.chat_text import render_call
+from engines.cpu.chat_template import ChatTemplate
 from engines.cpu.smollm_tokenizer import END, START, SmolTokenizer
 from engines.model_files import SMOLLM_TOKENIZER
 from engines.model_store import ModelStore

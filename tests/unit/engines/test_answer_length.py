@@ -2,14 +2,14 @@
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
-from engines.cpu.answer_length import (
+from engines.answer_length import (
     LONG_HARD,
     SPOKEN_HARD,
     AnswerLength,
     answer_length,
     ends_sentence,
 )
+from engines.base import ChatMessage, ThinkJob
 from tests.unit.engines.cpu.thinking import job
 
 pytestmark = pytest.mark.unit
