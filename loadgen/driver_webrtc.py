@@ -16,7 +16,7 @@ import msgspec
 from aiortc import RTCConfiguration, RTCDataChannel, RTCPeerConnection
 
 from loadgen.bad_network import BadNetwork
-from loadgen.driving import OPEN_S, Load, LoadRun, Outcome
+from loadgen.driving import OPEN_S, Load, LoadRun, Outcome, refusal
 from loadgen.opus import Hearing, OpusBook
 from loadgen.rtc_client import RtcClient
 from loadgen.rtc_figures import CallFigures
@@ -64,18 +64,21 @@ class RtcDriver:
         async with aiohttp.ClientSession() as self._http:
             return await self._run.run(self._session)
 
-    async def _session(self, index: int, lines: Lines, rng: random.Random) -> None:
+    async def _session(self, index: int, lines: Lines, rng: random.Random) -> int | None:
         run = self._run
         caller = Caller(index, run, lines, rng, self._judge(index))
         try:
             try:
                 await caller.connect(self._http, self._network)
             except (CallRefused, aiohttp.ClientError, OSError, TimeoutError) as fault:
-                run.refuse(*describe(fault, run.load.url))
-                return
+                refused = None
+                if isinstance(fault, CallRefused) and fault.status == 503:
+                    refused = refusal(fault.body, fault.headers)
+                return run.refuse(*describe(fault, run.load.url), refused)
             self.live.add(caller)
             run.outcome.sessions += 1
             await caller.converse(self._book)
+            return None
         finally:
             self.live.discard(caller)
             await caller.close()

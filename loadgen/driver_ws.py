@@ -18,7 +18,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
-from loadgen.driving import LEAD_EVERY_NS, LEAD_SAMPLES, OPEN_S, Load, LoadRun, Outcome
+from loadgen.driving import (
+    LEAD_EVERY_NS,
+    LEAD_SAMPLES,
+    OPEN_S,
+    Load,
+    LoadRun,
+    Outcome,
+    Refused,
+    refusal,
+)
 from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import NOT_TRUSTED, REFUSED, decode
@@ -51,7 +60,7 @@ class WsDriver:
         """Raises RunFailed when not one session could be opened."""
         return await self._run.run(self._session)
 
-    async def _session(self, index: int, lines: Lines, rng: random.Random) -> None:
+    async def _session(self, index: int, lines: Lines, rng: random.Random) -> int | None:
         load = self._run.load
         try:
             async with connect(
@@ -66,7 +75,8 @@ class WsDriver:
                 self.outcome.sessions += 1
                 await self._converse(socket, index, lines, rng)
         except (OSError, InvalidHandshake, TimeoutError) as fault:
-            self._run.refuse(*describe(fault, load.url))
+            return self._run.refuse(*describe(fault, load.url), _refused(fault))
+        return None
 
     async def _converse(
         self, socket: ClientConnection, index: int, lines: Lines, rng: random.Random
@@ -139,6 +149,14 @@ def why_closed(socket: ClientConnection) -> str:
     if received is None and sent is not None and sent.code == CloseCode.INTERNAL_ERROR:
         return "closed:no pong"  # ours: the server answered no ping in time
     return f"closed:{socket.close_code if socket.close_code is not None else 'lost'}"
+
+
+def _refused(fault: Exception) -> Refused | None:
+    """What a server said that takes no more sessions now."""
+    if not isinstance(fault, InvalidStatus) or fault.response.status_code != 503:
+        return None
+    response = fault.response
+    return refusal((response.body or b"").decode(errors="replace"), response.headers)
 
 
 def describe(fault: Exception, url: str) -> tuple[str, str]:

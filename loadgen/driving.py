@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loadgen.records import ResponseIds, UserRecord
@@ -16,6 +16,7 @@ from loadgen.rtc_figures import CallFigures
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, room_noise, share
 from loadgen.users.player import QUANTUM_NS
+from loadgen.wire import message_of
 from loadgen.wire_client import Lines, Plan
 from session_server.clock import Clock, MonotonicClock
 from session_server.errors import SessionServerError
@@ -40,11 +41,21 @@ class Load:
     starts: Sequence[float]
     seed: int
     rounds: int = 1
+    knock_again: bool = False
+    """Whoever is refused comes again when the server said."""
     api_key: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A session that the server did not take: what it said, and after how many seconds to come again (None: not said)."""
+
+    said: str
+    retry_after_s: int | None
 
 
 @dataclass(slots=True)
@@ -57,11 +68,21 @@ class Outcome:
     looks: list[tuple[int, Sample]] = field(default_factory=list)
     lead: list[tuple[float, float]] = field(default_factory=list)
     sessions: int = 0
+    refusals: list[Refused] = field(default_factory=list)
     calls: list[CallFigures] | None = None
 
 
-Carry = Callable[[int, Lines, random.Random], Awaitable[None]]
-"""One session of one user: its number, what it says, its luck."""
+Carry = Callable[[int, Lines, random.Random], Awaitable[int | None]]
+"""One session of one user: its number, what it says, its luck. Returns in how many seconds to try again, None: not."""
+
+_MOST_KNOCKS = 100
+"""Of a user who is refused again and again."""
+
+
+def refusal(body: str, headers: Mapping[str, str]) -> Refused:
+    """From an HTTP answer that takes nobody in."""
+    wait = headers.get("Retry-After", "")
+    return Refused(message_of(body), int(wait) if wait.isdecimal() else None)
 
 
 class LoadRun:
@@ -103,12 +124,19 @@ class LoadRun:
         await self._look()
         return self.outcome
 
-    def refuse(self, why: str, kind: str) -> None:
-        """A session could not be opened."""
-        self._refusals.append(why)
+    def refuse(self, why: str, kind: str, refused: Refused | None = None) -> int | None:
+        """A session could not be opened. Returns in how many seconds its user tries again; None: it does not, and that is
+        an error. `refused`: where the server said that it takes no more now."""
+        if refused is not None:
+            self.outcome.refusals.append(refused)
+            if self.load.knock_again and refused.retry_after_s is not None:
+                return refused.retry_after_s
+        said = f": {refused.said}" if refused is not None and refused.said else ""
+        self._refusals.append(why + said)
         record = UserRecord()
         record.errors[kind] += 1
         self.outcome.records.append(record)
+        return None
 
     def turns_ended(self, more: int) -> None:
         if more:
@@ -126,7 +154,11 @@ class LoadRun:
                 share(material.interruptions, index, users, rng),
                 share(material.backchannels, index, users, rng) if material.backchannels else (),
             )
-            await carry(index, lines, rng)
+            for _ in range(_MOST_KNOCKS):
+                wait_s = await carry(index, lines, rng)
+                if wait_s is None:
+                    break
+                await asyncio.sleep(wait_s)
 
     async def _keep_looking(self) -> None:
         while True:

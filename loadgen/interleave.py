@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.report import figure, read as read_report
+from loadgen.rtc_figures import CALL_ROWS
 from session_server.config import ENV_PREFIX, load
 from session_server.errors import ConfigError, SessionServerError
 
@@ -89,8 +90,23 @@ def compare(blocks: Sequence[Block], reports: Sequence[Mapping[str, Any]]) -> di
     for users in dict.fromkeys(block.users for block in blocks):
         own = [(b, r) for b, r in zip(blocks, reports, strict=True) if b.users == users]
         arms = {arm: {b.seed: r for b, r in own if b.arm == arm} for arm in "AB"}
-        out[str(users)] = {path: _compared(path, arms["A"], arms["B"]) for path in FIGURES}
+        out[str(users)] = {path: _compared(path, arms["A"], arms["B"]) for path in _paths(reports)}
     return out
+
+
+def _paths(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What all runs have, and what calls have beside it if these are some."""
+    calls = [path for _, path in CALL_ROWS if any(figure(one, path) is not None for one in reports)]
+    return [*FIGURES, *calls]
+
+
+def heading(arms: Mapping[str, Arm], load_options: Sequence[str]) -> list[str]:
+    """What was compared, a line each: a table without it says nothing a week later."""
+    lines = [
+        f"{name}: " + " ".join(f"{key}={value}" for key, value in arm.settings)
+        for name, arm in arms.items()
+    ]
+    return [*lines, "load: " + (" ".join(load_options) or "as `run` has it")]
 
 
 def _compared(

@@ -17,19 +17,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from loadgen.microphone import Microphone
-from loadgen.records import ResponseIds, UserRecord
+from loadgen.records import ResponseIds
 from loadgen.rtc_ear import FRAME_TICKS, Ear, Frame
 from loadgen.speech import Clip
 from loadgen.users import events
-from loadgen.users.drawn import DrawnScript
 from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Say, Truncate, Utterance
-from loadgen.users.listener import Client
 from loadgen.users.player import QUANTUM
-from loadgen.users.user import VirtualUser
-from loadgen.wire import ServerEvent, acknowledge_rtp, session_update
-from loadgen.wire_client import Lines, Plan, Voice, read_plain
-from session_server.media import NS_PER_MS, NS_PER_S
+from loadgen.wire import ServerEvent, acknowledge_rtp
+from loadgen.wire_client import CarriedUser, Lines, Plan, read_done, read_plain
+from session_server.media import NS_PER_S
 
 ACK_MS = 100
 CARD_MS = 20
@@ -60,7 +56,7 @@ class _Sounding:
         self.done: events.ResponseDone | None = None
 
 
-class RtcClient:
+class RtcClient(CarriedUser):
     """One user of one call. `loud`: says what of a packet can be heard; None: all of it is taken for audible."""
 
     def __init__(
@@ -74,36 +70,19 @@ class RtcClient:
         now: int,
         loud: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        script = DrawnScript(plan.workload, Voice(lines, plan.workload, rng), rng, plan.turns)
-        acks = ACK_MS * NS_PER_MS if plan.playback else 0
-        self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
+        super().__init__(index, plan, lines, room, ids, rng, now, ACK_MS)
         self.ear = Ear()
-        self.lost = False
         self.concealed = 0
         """Frames that were missing in the middle of an answer."""
-        self._plan = plan
         self._loud = loud
-        self._microphone = Microphone(room)
         self._lane: list[_Sounding] = []
         self._parts: dict[str, tuple[str, int]] = {}
         self._early: dict[str, tuple[events.ResponseDone, int]] = {}
         self._silenced_at: int | None = None
         self._muted_epoch = -1
         self._out: list[str] = []
-        self._now = now
-
-    @property
-    def done(self) -> bool:
-        return self.user.done
-
-    @property
-    def record(self) -> UserRecord:
-        return self.user.record
 
     # -- what the driver calls
-
-    def start(self) -> list[str]:
-        return [session_update(self._plan.turn_detection)]
 
     def tick(self, now: int) -> tuple[list[str], str]:
         """What to say, and the microphone's message of the frame that was complete at `now`."""
@@ -128,7 +107,7 @@ class RtcClient:
             case "response.created" if event.response is not None:
                 self._tell(events.ResponseCreated(event.response.id), now)
             case "response.done" if event.response is not None:
-                self._ended(_done(event), now)
+                self._ended(read_done(event), now)
             case "output_audio_buffer.started":
                 self._started(response)
             case "output_audio_buffer.stopped":
@@ -149,14 +128,6 @@ class RtcClient:
                     ready = type(heard) is events.SessionReady
                     self._tell(events.SessionReady(ACK_MS) if ready else heard, now)
         return self._said()
-
-    def closed(self, why: str, now: int) -> None:
-        """The connection is gone; `why` goes into the errors unless the user had finished."""
-        self.user.handle(events.Closed(why), now)
-
-    def finish(self) -> UserRecord:
-        """The record, with what is known only at the end."""
-        return self.user.finish(self._now)
 
     # -- frames
 
@@ -336,10 +307,3 @@ class RtcClient:
     def _said(self) -> list[str]:
         out, self._out = self._out, []
         return out
-
-
-def _done(event: ServerEvent) -> events.ResponseDone:
-    assert event.response is not None
-    details = event.response.status_details
-    error = details.error.code if details is not None and details.error else None
-    return events.ResponseDone(event.response.id, event.response.status or "completed", error)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ import aiohttp
 import aioice.ice
 from aiortc import RTCPeerConnection, RTCSessionDescription
 
-from loadgen.wire import NOT_TRUSTED, REFUSED
+from loadgen.wire import NOT_TRUSTED, REFUSED, message_of
 
 CHANNEL = "oai-events"
 CLOSE_S = 5.0
@@ -30,12 +29,20 @@ _AUDIO = re.compile(r"^m=audio \d+ \S+ (\d+)", re.MULTILINE)
 
 
 class CallRefused(Exception):
-    """The server gave no answer. `status`: of HTTP; `why`: what it said."""
+    """The server gave no answer. `status`, `headers` and `body`: of HTTP; `why`: what it said."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(
+        self,
+        status: int,
+        why: str,
+        headers: Mapping[str, str] | None = None,
+        body: str = "",
+    ) -> None:
         super().__init__(why)
         self.status = status
         self.why = why
+        self.headers: Mapping[str, str] = {} if headers is None else headers
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ async def negotiate(
     async with http.post(url, data=sdp.encode(), headers=sent) as response:
         text = await response.text()
         if response.status != 201:
-            raise CallRefused(response.status, _message(text))
+            raise CallRefused(response.status, message_of(text), response.headers, text)
         location = response.headers.get("Location", "")
     audio, ssrc = _AUDIO.search(text), _SSRC.search(sdp)
     if audio is None or ssrc is None:
@@ -88,14 +95,6 @@ async def negotiate(
     answered()
     await peer.setRemoteDescription(RTCSessionDescription(text, "answer"))
     return Negotiated(int(audio[1]), int(ssrc[1]), location)
-
-
-def _message(text: str) -> str:
-    """Of the protocol's error body; nothing of a page for people."""
-    try:
-        return str(json.loads(text)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return "" if text.lstrip().startswith("<") else " ".join(text.split())[:200]
 
 
 async def close(peer: RTCPeerConnection) -> None:

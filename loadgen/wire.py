@@ -23,6 +23,14 @@ REFUSED = {
 """What a status of HTTP means, however the session was to be opened."""
 
 
+def message_of(body: str) -> str:
+    """The message of the protocol's error body; nothing of a page for people."""
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return "" if body.lstrip().startswith("<") else " ".join(body.split())[:200]
+
+
 class ErrorBody(msgspec.Struct, gc=False):
     code: str | None = None
     message: str | None = None

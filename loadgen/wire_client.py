@@ -114,8 +114,8 @@ class Voice:
         return Utterance(clip.text, onset, end, clip)
 
 
-class WireClient:
-    """One user of one connection."""
+class CarriedUser:
+    """One user of one connection, whatever carries it. `ack_ms`: how often it acknowledges what it has heard."""
 
     def __init__(
         self,
@@ -126,18 +126,15 @@ class WireClient:
         ids: ResponseIds,
         rng: random.Random,
         now: int,
+        ack_ms: int,
     ) -> None:
         script = DrawnScript(plan.workload, Voice(lines, plan.workload, rng), rng, plan.turns)
-        acks = ACK_INTERVAL_MS * NS_PER_MS if plan.playback else 0
+        acks = ack_ms * NS_PER_MS if plan.playback else 0
         self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
         self.lost = False
         self._plan = plan
         self._microphone = Microphone(room)
-        self._windows: dict[str, LoudWindows] = {}
-        self._items: dict[str, list[str]] = {}
         self._now = now
-        self._newest = ""
-        self._arrived = 0
 
     @property
     def done(self) -> bool:
@@ -149,6 +146,34 @@ class WireClient:
 
     def start(self) -> list[str]:
         return [session_update(self._plan.turn_detection)]
+
+    def closed(self, why: str, now: int) -> None:
+        """The connection is gone; `why` goes into the errors unless the user had finished."""
+        self.user.handle(events.Closed(why), now)
+
+    def finish(self) -> UserRecord:
+        """The record, with what is known only at the end."""
+        return self.user.finish(self._now)
+
+
+class WireClient(CarriedUser):
+    """One user of one WebSocket."""
+
+    def __init__(
+        self,
+        index: int,
+        plan: Plan,
+        lines: Lines,
+        room: Sequence[str],
+        ids: ResponseIds,
+        rng: random.Random,
+        now: int,
+    ) -> None:
+        super().__init__(index, plan, lines, room, ids, rng, now, ACK_INTERVAL_MS)
+        self._windows: dict[str, LoudWindows] = {}
+        self._items: dict[str, list[str]] = {}
+        self._newest = ""
+        self._arrived = 0
 
     def tick(self, now: int) -> list[str]:
         """What to send with the microphone frame that was complete at `now`."""
@@ -179,14 +204,6 @@ class WireClient:
         if not self.user.goes_on(self._newest, now):
             return 0
         return self._arrived - (self.user.played(self._newest, now) or 0)
-
-    def closed(self, why: str, now: int) -> None:
-        """The connection is gone; `why` goes into the errors unless the user had finished."""
-        self.user.handle(events.Closed(why), now)
-
-    def finish(self) -> UserRecord:
-        """The record, with what is known only at the end."""
-        return self.user.finish(self._now)
 
     # -- what the user wants
 
@@ -222,10 +239,7 @@ class WireClient:
             case "response.done" if event.response is not None:
                 for item in self._items.pop(event.response.id, ()):
                     yield self._complete(item)
-                details = event.response.status_details
-                error = details.error.code if details is not None and details.error else None
-                status = event.response.status or "completed"
-                yield events.ResponseDone(event.response.id, status, error)
+                yield read_done(event)
             case "input_audio_buffer.speech_started":
                 yield events.SpeechStarted()
             case "output_audio_buffer.cleared":
@@ -252,6 +266,14 @@ class WireClient:
     def _complete(self, item: str) -> events.AudioComplete:
         windows = self._windows.get(item)
         return events.AudioComplete(item, windows.finish() if windows is not None else b"")
+
+
+def read_done(event: ServerEvent) -> events.ResponseDone:
+    """The end of a response."""
+    assert event.response is not None
+    details = event.response.status_details
+    error = details.error.code if details is not None and details.error else None
+    return events.ResponseDone(event.response.id, event.response.status or "completed", error)
 
 
 def read_plain(event: ServerEvent) -> Iterator[events.UserEvent]:

@@ -33,6 +33,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     compared = interleave.compare(blocks, reports)
     if options.report is not None:
         interleave.write(options.report, arms, blocks, compared, reports, options.load)
+    for line in interleave.heading(arms, options.load):
+        console.print(line, markup=False)
     for users, figures in compared.items():
         table = Table(title=f"{users} users")
         for title in ("", "A", "B", "B / A", "pairs"):

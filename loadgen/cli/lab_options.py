@@ -19,11 +19,18 @@ def number(kind: Callable[[str], Any], least: float, most: float) -> Callable[[s
     def check(text: str) -> Any:  # noqa: ANN401
         value = kind(text)
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not within {least:g} and {most:g}")
+            raise argparse.ArgumentTypeError(
+                f"must be {_plain(least)} to {_plain(most)}, not {text}"
+            )
         return value
 
     check.__name__ = kind.__name__
     return check
+
+
+def _plain(bound: float) -> str:
+    """As people write it: 1,000,000."""
+    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
 
 
 def share(text: str) -> float:

@@ -6,6 +6,7 @@ Imports nothing heavy: `--help` must be quick.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,35 @@ EXIT_CODES = (
 )
 
 
+EXAMPLES = {
+    "run": "session-loadgen run --url 127.0.0.1:8000 --users 8 --turns 25 --barge-in 0.3 --report out.json\n"
+    "session-loadgen run --url http://127.0.0.1:8000 --driver webrtc --users 3 --loss 5% --jitter-ms 30\n"
+    "session-loadgen run --url 127.0.0.1:8000 --users 24 --arrivals together --knock-again",
+    "simulate": "session-loadgen simulate --sessions 40 --policy deadline --seed 1 --report out.json\n"
+    "session-loadgen simulate --sessions 198 --admission on --set lead_cap_s=4",
+    "sweep": "session-loadgen sweep --policy fcfs --chunking stock --start 6 --step 2 --seeds 1 --seconds 200 --plot curve.png",
+    "compare": "session-loadgen compare --policies fcfs,liveserve,deadline --chunkings stock,adaptive --base fcfs/stock\n"
+    "session-loadgen compare --variant 'plain:deadline' --variant 'wide:deadline,lead_cap_s=4' --sessions 60,80",
+    "report": "session-loadgen report before.json after.json\n"
+    "session-loadgen report before.json after.json --html page.html",
+    "ab": "session-loadgen ab --a scheduler.policy=fcfs --b scheduler.policy=deadline --users 8 16 -- --turns 10 --barge-in 0.3",
+    "profile": "session-loadgen profile --output mine.yaml && session-loadgen simulate --profile mine.yaml --sessions 8",
+    "replay": "session-loadgen replay talks.jsonl",
+    "trace": "session-loadgen trace talks.jsonl --output mine.yaml",
+}
+"""Of each command, a line each; shown by `--help`."""
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Ends the process with code 2 for a wrong option."""
     parser = argparse.ArgumentParser(
         prog="session-loadgen",
-        description="Speak to a realtime server, or to a simulated one, as many users who listen, acknowledge and "
+        description="Speak to a realtime server, or to a simulated one, as many users who listen, acknowledge and\n"
         "interrupt; find out how many it holds.",
-        epilog=EXIT_CODES,
+        epilog=_epilog("run", "simulate", "sweep"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(_command(commands, "run", "running", "run a load against a server and report it"))
     _add_simulate(_command(commands, "simulate", "simulating", "run a load in the simulation"))
@@ -54,10 +76,29 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _epilog(*commands: str) -> str:
+    lines = "\n".join(EXAMPLES[name] for name in commands).split("\n")
+    return "examples:\n" + "".join(f"  {line}\n" for line in lines) + f"\n{EXIT_CODES}"
+
+
+class _Version(argparse.Action):
+    """Asks for the version only when it is wanted: that takes longer than all the rest of the help."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib import metadata
+
+        try:
+            found = metadata.version("session-server")
+        except metadata.PackageNotFoundError:
+            found = "(not installed)"
+        sys.stdout.write(f"session-loadgen {found}\n")
+        parser.exit()
+
+
 def _command(commands: Any, name: str, module: str, text: str) -> argparse.ArgumentParser:  # noqa: ANN401
     command: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES,
-        allow_abbrev=False,
+        name, help=text, description=text[0].upper() + text[1:] + ".", epilog=_epilog(name),
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     command.set_defaults(module=f"loadgen.cli.{module}")
     return command
@@ -66,7 +107,7 @@ def _command(commands: Any, name: str, module: str, text: str) -> argparse.Argum
 def _add_run(run: argparse.ArgumentParser) -> None:
     # fmt: off
     add = run.add_argument
-    add("--url", required=True, help="the server, like ws://127.0.0.1:8000/v1/realtime, or with --driver webrtc http://127.0.0.1:8000")
+    add("--url", required=True, help="the server: HOST:PORT, or a URL like ws://127.0.0.1:8000/v1/realtime; with --driver webrtc like http://127.0.0.1:8000")
     add("--driver", choices=("ws", "webrtc"), default="ws", help="how users connect (default: ws)")
     add("--loss", type=share, metavar="S", help="share of RTP packets that are lost on the way, each way, like 5%% or 0.05; webrtc only (default: 0)")
     add("--jitter-ms", type=number(float, 0, 1000), metavar="J", help="each RTP packet is late by 0 to 2 J milliseconds; webrtc only (default: 0)")
@@ -84,6 +125,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     add("--arrivals", default="ramp:2", metavar="FORM", help=f"{FORMS} (default: ramp:2)")
     add("--speech", type=Path, metavar="DIR", help="wav or flac files to speak; NAME.txt beside NAME.wav has the words (default: synthesised)")
     add("--backchannel-speech", type=Path, metavar="DIR", help="recordings of backchannels, with --speech")
+    add("--knock-again", action="store_true", help="whoever is refused comes again when the server says (default: the user is lost, an error)")
     add("--extensions", action="append", choices=EXTENSIONS, default=[], help="opt in to an extension of the protocol")
     add("--api-key", metavar="KEY", help="sent as bearer key")
     add("--server-pid", type=int, metavar="PID", help="where to read CPU and memory if /metrics cannot be reached")

@@ -7,6 +7,7 @@ import asyncio
 import random
 import sys
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,8 @@ CALLS = "/v1/realtime/calls"
 
 
 def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
-    """A WebSocket URL: http becomes ws, no path becomes /v1/realtime. Raises ConfigError."""
-    parts = urllib.parse.urlsplit(url)
+    """A WebSocket URL: http becomes ws, HOST:PORT is enough, no path becomes /v1/realtime. Raises ConfigError."""
+    parts = _split(url, "ws")
     scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(parts.scheme)
     if scheme is None or not parts.netloc:
         raise ConfigError(f"--url {url!r}: must be like ws://127.0.0.1:8000/v1/realtime")
@@ -50,8 +51,8 @@ def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
 
 
 def calls_url(url: str, extensions: Sequence[str] = ()) -> str:
-    """Where offers go: no path becomes /v1/realtime/calls. Raises ConfigError."""
-    parts = urllib.parse.urlsplit(url)
+    """Where offers go: HOST:PORT is enough, no path becomes /v1/realtime/calls. Raises ConfigError."""
+    parts = _split(url, "http")
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ConfigError(f"--url {url!r}: must be like http://127.0.0.1:8000 with --driver webrtc")
     path = CALLS if parts.path in ("", "/", "/v1/realtime") else parts.path
@@ -61,6 +62,16 @@ def calls_url(url: str, extensions: Sequence[str] = ()) -> str:
     return urllib.parse.urlunsplit(
         (parts.scheme, parts.netloc, path, urllib.parse.urlencode(query), "")
     )
+
+
+def _split(url: str, scheme: str) -> urllib.parse.SplitResult:
+    """Raises ConfigError."""
+    try:
+        parts = urllib.parse.urlsplit(url if "://" in url else f"{scheme}://{url}")
+        parts.port  # noqa: B018 - a port that is no number shows when it is asked for
+    except ValueError as error:
+        raise ConfigError(f"--url {url!r}: {error}") from None
+    return parts
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -83,6 +94,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.report is not None:
         reports.write(report, options.report)
     reports.print_report(report, console)
+    _tell_refusals(driver.outcome, console)
     if not complete:
         console.print("interrupted: this is a part", markup=False)
         return 130
@@ -111,7 +123,7 @@ def _planned(options: argparse.Namespace) -> int:
 def _report(
     options: argparse.Namespace, outcome: Outcome, speech: str, origin: str | None
 ) -> dict[str, Any]:
-    return reports.build(
+    report = reports.build(
         outcome,
         users=options.users,
         planned=_planned(options),
@@ -119,6 +131,37 @@ def _report(
         workload=_workload(options, speech),
         origin=origin,
     )
+    report["sessions_refused"] += len(outcome.refusals)
+    report["refusals"] = _refusals(outcome)
+    return report
+
+
+def _refusals(outcome: Outcome) -> dict[str, Any]:
+    """What those heard whom the server did not take in, and when they were to come again."""
+    waits = sorted(one.retry_after_s for one in outcome.refusals if one.retry_after_s is not None)
+    middle = waits[len(waits) // 2] if waits else None
+    return {
+        "count": len(outcome.refusals),
+        "retry_after_s": {
+            "count": len(waits),
+            "p0": min(waits, default=None),
+            "p50": middle,
+            "p100": max(waits, default=None),
+        },
+        "said": dict(Counter(one.said for one in outcome.refusals)),
+    }
+
+
+def _tell_refusals(outcome: Outcome, console: Console) -> None:
+    told = _refusals(outcome)
+    waits = told["retry_after_s"]
+    for said, count in told["said"].items():
+        console.print(f"refused {count} times: {said}", markup=False)
+    if waits["count"]:
+        console.print(
+            f"to come again in {waits['p0']} to {waits['p100']} s (median {waits['p50']})",
+            markup=False,
+        )
 
 
 def _drive(driver: WsDriver | RtcDriver) -> bool:
@@ -158,7 +201,16 @@ def _load(options: argparse.Namespace) -> Load:
     starts = arrivals(options.arrivals, options.users, random.Random(options.seed))
     plan = Plan(options.turns, workload, detection, "playback" in options.extensions)
     material = _material(options, says_mhm=bool(workload.backchannel or workload.backchannel_per_s))
-    return Load(url, plan, material, starts, options.seed, options.rounds, options.api_key)
+    return Load(
+        url,
+        plan,
+        material,
+        starts,
+        options.seed,
+        options.rounds,
+        options.knock_again,
+        options.api_key,
+    )
 
 
 def _url(options: argparse.Namespace) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.cli import main
-from loadgen.cli.parser import parse
+from loadgen.cli.parser import EXAMPLES, parse
 from loadgen.simulation import Look, SimulationReport, SimulationSpec, Watch, simulate
 from session_server.media import NS_PER_S
 
@@ -29,6 +30,38 @@ def test_help_names_the_exit_codes(command: str, capsys: pytest.CaptureFixture[s
         parse([*command.split(), "--help"])
     assert end.value.code == 0
     assert "Exit codes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_every_command_has_examples_that_it_takes(command: str):
+    for line in EXAMPLES[command].splitlines():
+        for one in line.split(" && "):
+            program, *arguments = shlex.split(one)
+            assert program == "session-loadgen"
+            parse(arguments)
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        parse(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("session-loadgen ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulate", "--sessions", "0"], "--sessions: must be 1 to 1,000,000, not 0"),
+        (["simulate", "--barge-in", "2"], "--barge-in: must be 0 to 1, not 2"),
+        (["sweep", "--around", "0"], "--around: must be 0.01 to 100, not 0"),
+    ],
+)
+def test_a_number_out_of_bounds_is_told_its_bounds_as_people_write_them(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        parse(arguments)
+    assert said in capsys.readouterr().err
 
 
 def test_help_loads_nothing_heavy():

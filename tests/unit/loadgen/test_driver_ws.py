@@ -16,7 +16,7 @@ from websockets.utils import accept_key
 
 from loadgen.cli import main
 from loadgen.driver_ws import WsDriver, why_closed
-from loadgen.driving import Load, RunFailed
+from loadgen.driving import Load, Refused, RunFailed
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material
@@ -100,10 +100,13 @@ class Talker:
 
 
 class Server:
-    """`status`: refuse with it; `die_after`: hang up behind so many microphone frames."""
+    """`status`: refuse with it, everybody or as many as `refusals` says; `die_after`: hang up behind so many microphone frames."""
 
-    def __init__(self, *, status: int = 0, die_after: int = 0, metrics: bool = True) -> None:
+    def __init__(
+        self, *, status: int = 0, refusals: int = 1 << 30, die_after: int = 0, metrics: bool = True
+    ) -> None:
         self.status = status
+        self.refusals = refusals
         self.die_after = die_after
         self.talkers: list[Talker] = []
         self.headers: list[dict[str, str]] = []
@@ -129,8 +132,10 @@ class Server:
 
     async def realtime(self, request: web.Request) -> web.StreamResponse:
         self.headers.append(dict(request.headers))
-        if self.status:
-            return web.Response(status=self.status)
+        if self.status and self.refusals:
+            self.refusals -= 1
+            body = {"error": {"message": "the server is busy"}}
+            return web.json_response(body, status=self.status, headers={"Retry-After": "0"})
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         talker = Talker(socket)
@@ -252,6 +257,24 @@ async def test_a_refusal_is_one_clear_line(status, words):
             await drive(server, Plan.even(1))
     assert "\n" not in str(failed.value)
     assert f"HTTP {status}" in str(failed.value)
+
+
+@pytest.mark.asyncio
+async def test_a_refused_user_comes_again_when_the_server_says():
+    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
+    async with Server(status=503, refusals=2) as server:
+        outcome = await drive(server, plan, knock_again=True)
+    assert outcome.refusals == [Refused("the server is busy", 0)] * 2
+    assert outcome.sessions == 1
+    assert measure(outcome.records, 1.0)["error_kinds"] == {}
+
+
+@pytest.mark.asyncio
+async def test_a_user_who_does_not_come_again_is_lost_with_the_servers_words():
+    async with Server(status=503) as server:
+        with pytest.raises(RunFailed, match="no more sessions now: the server is busy"):
+            await drive(server, Plan.even(1))
+    assert len(server.headers) == 1
 
 
 def test_no_server_is_one_clear_line_and_exit_code_3(capsys, monkeypatch):

@@ -63,6 +63,25 @@ def test_a_figure_that_is_missing_makes_no_ratio() -> None:
     assert found["ttfa_ms.p95"]["a_mean"] is None
 
 
+def test_runs_of_calls_compare_the_packets_too() -> None:
+    late = {"webrtc": {"lateness_ms": {"p99": 5.0}}}
+    found = compare(plan([8], "AB", 0), [report(None) | late, report(None) | late])["8"]
+    assert found["webrtc.lateness_ms.p99"]["ratio"] == 1.0
+    assert "webrtc.lateness_ms.p99" not in compare(plan([8], "AB", 0), [report(1.0)] * 2)["8"]
+
+
+def test_a_table_says_which_settings_it_compares() -> None:
+    arms = {
+        "A": arm_of("A", ["scheduler.policy=fcfs", "scheduler.lead_cap_s=60"]),
+        "B": arm_of("B", ["scheduler.policy=deadline"]),
+    }
+    assert interleave.heading(arms, ["--turns", "10"]) == [
+        "A: scheduler.policy=fcfs scheduler.lead_cap_s=60",
+        "B: scheduler.policy=deadline",
+        "load: --turns 10",
+    ]
+
+
 def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     with (

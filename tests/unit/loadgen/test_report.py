@@ -112,6 +112,9 @@ def test_report_command_prints_a_file_and_refuses_three(tmp_path, capsys):
         ("http://h:1", "ws://h:1/v1/realtime"),
         ("https://h", "wss://h/v1/realtime"),
         ("ws://h/realtime?model=m", "ws://h/realtime?model=m"),
+        ("127.0.0.1:8901", "ws://127.0.0.1:8901/v1/realtime"),
+        ("localhost:8901/realtime", "ws://localhost:8901/realtime"),
+        ("[::1]:8901", "ws://[::1]:8901/v1/realtime"),
     ],
 )
 def test_urls(given, expected):

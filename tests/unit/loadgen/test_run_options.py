@@ -84,9 +84,11 @@ def test_options_of_calls_are_named_when_they_are_wrong(arguments: list[str], sa
         ("http://h:1", "http://h:1/v1/realtime/calls"),
         ("https://h:1/v1/realtime", "https://h:1/v1/realtime/calls"),
         ("http://h:1/other?a=b", "http://h:1/other?a=b"),
+        ("h:1", "http://h:1/v1/realtime/calls"),
     ],
 )
 def test_where_offers_go(url: str, called: str) -> None:
+    """An address without a scheme is one, too."""
     assert calls_url(url) == called
     with_extension = calls_url(url, ["playback"])
     assert with_extension == called + ("&" if "?" in called else "?") + "extensions=playback"

@@ -10,6 +10,7 @@ import pytest
 
 from loadgen import signalling
 from loadgen.signalling import CallRefused, describe, offer_addresses
+from loadgen.wire import message_of
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +56,7 @@ def test_every_refusal_is_one_clear_line(fault: Exception, said: str, kind: str)
     ],
 )
 def test_the_servers_own_words_are_passed_on(text: str, message: str):
-    assert signalling._message(text) == message
+    assert message_of(text) == message
 
 
 @pytest.mark.parametrize(
