@@ -128,7 +128,8 @@ def sweep_verdict(report: Mapping[str, Any]) -> str:
     together = "" if pooled is None else f"; all seeds as one sample: {pooled}"
     judged = [p.get("judged", p["answers"] >= LEAST_EVENTS) for p in report["points"]]
     short = not all(judged)
-    found = found if any(judged) else "not known"
+    if short and not found:
+        found = "not known"
     warning = f"; some runs had fewer than {LEAST_EVENTS} answers, too few to judge (C100 and other shares show a dash): use more --seconds"
     return (
         f"sessions at the service level: {found}{more}; each seed by itself: {each}{together}"

@@ -54,6 +54,21 @@ def test_the_answer_is_where_every_seed_holds():
     assert len(set(system.runs)) == len(system.runs), "nothing is run twice"
 
 
+def test_a_search_that_ends_at_runs_with_too_few_answers_does_not_say_that_nobody_can_be_served():
+    class Sparse(System):
+        """Few sessions have few answers; many do not hold."""
+
+        def __call__(self, spec: SimulationSpec, give_up: bool) -> Point:
+            point = super().__call__(spec, give_up)
+            return replace(point, holds=False, judged=spec.sessions > 3)
+
+    found = swept(Sparse())
+    assert found.sessions_at_slo == 0
+    assert sweep_verdict(report(found, "x")).startswith("sessions at the service level: not known")
+    never = swept(System(*((n, seed) for n in range(50) for seed in KNEES)))
+    assert sweep_verdict(report(never, "x")).startswith("sessions at the service level: 0;")
+
+
 def test_a_seed_that_breaks_below_its_own_knee_pulls_the_answer_down():
     assert swept(System((38, 2), (37, 0))).sessions_at_slo == 36
 
