@@ -67,7 +67,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scheduler.safe_share": (0, 1),
     "scheduler.memory_weight": (0, 1000),
     "scheduler.utilisation": (0.05, 1),
-    "scheduler.cores": (0.1, 4096),
+    "scheduler.cores": (0, 4096),
     "scheduler.transport_s": (0, 10),
     "scheduler.chars_per_s": (1, 200),
     "scheduler.audio_s_per_char_cap": (0.01, 60),

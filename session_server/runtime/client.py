@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from session_server.clock import Clock, MonotonicClock
 from session_server.errors import ConfigError, SessionServerError
@@ -95,12 +95,21 @@ class Client:
     def find(
         self, kind: str, start: int = 0, where: Callable[[Event], bool] | None = None
     ) -> Arrived | None:
-        """The first event of this type from number `start` on, if it came."""
+        """The first event of this type (or of one of several, with | between them) from number `start` on, if it came."""
+        kinds = kind.split("|")
         for arrived in self._events:
-            wanted = arrived.number >= start and arrived.type == kind
+            wanted = arrived.number >= start and arrived.type in kinds
             if wanted and (where is None or where(arrived.event)):
                 return arrived
         return None
+
+    def last(self, kind: str, before: int) -> Arrived | None:
+        """The last event of this type with a number below `before`, as far as they are kept."""
+        found = None
+        for arrived in self._events:
+            if arrived.number < before and arrived.type == kind:
+                found = arrived
+        return found
 
     def texts(self, kind: str, response_id: str) -> list[str]:
         """The deltas of this type of one response, as far as they are kept."""
@@ -240,6 +249,20 @@ class Client:
         return self._spoken_at
 
 
+def _refused(refusal: InvalidStatus) -> str:
+    """One line about an HTTP answer that is no upgrade: what to do, or in the server's own words."""
+    response = refusal.response
+    if response.status_code == 401:
+        return "HTTP 401: the server wants a key, or another one: --key, or OPENAI_API_KEY"
+    try:
+        said = str(msgspec.json.decode(response.body or b"")["error"]["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        said = response.reason_phrase or "refused"
+    wait = response.headers.get("Retry-After")
+    again = f" Try again in {wait} s." if wait else ""
+    return f"HTTP {response.status_code}: {said}{again}"
+
+
 def append(pcm: bytes) -> dict[str, object]:
     """`input_audio_buffer.append` of s16le at OUTPUT_RATE."""
     return {"type": "input_audio_buffer.append", "audio": base64.b64encode(pcm).decode()}
@@ -300,6 +323,8 @@ async def connected(
         raise ClientError(
             f"cannot connect to {url}: its certificate is not trusted: {error.verify_message}"
         ) from None
+    except InvalidStatus as refusal:
+        raise ClientError(f"cannot connect to {url}: {_refused(refusal)}") from None
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise ClientError(f"cannot connect to {url}: {error}") from None
     client = Client(socket, clock or MonotonicClock())

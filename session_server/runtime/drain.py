@@ -45,8 +45,10 @@ class StopRequest:
     def request(self) -> None:
         """SIGTERM or Ctrl-C; a second call forces the end. Synchronous: from here on nobody is let in."""
         if self.asked.is_set():
+            _log.info("told again to stop: ending at once")
             self.force()
         else:
+            _log.info("told to stop: nobody else is let in, running answers may end")
             self.begin()
 
     def begin(self) -> None:

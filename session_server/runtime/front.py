@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 
 from engines.model_store import ModelStore
 from session_server.clock import Clock
 from session_server.config import Config
+from session_server.media import NS_PER_S
+from session_server.observability.logs import session_log
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
@@ -27,6 +29,7 @@ from session_server.runtime.call_routes import CallRoutes
 from session_server.runtime.calls import Calls, watch_media
 from session_server.runtime.drain import Drain, Phase
 from session_server.runtime.host_port import HostPort
+from session_server.runtime.http_connection import errors_in_one_shape
 from session_server.runtime.messages import (
     CloseSession,
     OpenSession,
@@ -125,6 +128,7 @@ class Front:
             app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S
         )
         await self._runner.setup()
+        errors_in_one_shape(self._runner)
         await self._bind(self._runner)
 
     async def _bind(self, runner: web.AppRunner) -> None:
@@ -191,10 +195,21 @@ class Front:
         try:
             self._host.post(OpenSession(session_id))
             self._judge(await self._in_time(answer))
-            yield
+            with self._told(session_id):
+                yield
         finally:
             self._asked.pop(session_id, None)
             self._host.post(CloseSession(session_id))
+
+    @contextmanager
+    def _told(self, session_id: str) -> Iterator[None]:
+        """A line in the log for the beginning of a session, and one for its end."""
+        log, begun = session_log(_log, session_id), self._clock.now()
+        log.info("the session begins")
+        try:
+            yield
+        finally:
+            log.info("the session is over after %.1f s", (self._clock.now() - begun) / NS_PER_S)
 
     async def _in_time(
         self, answer: asyncio.Future[SessionOpened | SessionRefused]

@@ -1,7 +1,8 @@
 """`talk`: a conversation with a running server, by microphone and loudspeaker, or with recorded turns.
 
 The microphone needs the `sound` extra. Recorded turns (`--wav`) need no device: each file is one turn, spoken in
-real time; the answer is heard to its end before the next one.
+real time; the answer is heard to its end before the next one. Pauses in a file may be taken for the end of a turn: then
+the newest answer is the one that counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from session_server.runtime.dialogue import (
     REPLY_TEXT,
     TRANSCRIBED,
     ask,
-    hear_out,
+    hear_to_the_end,
     session_settings,
 )
 from session_server.runtime.sound_files import read_sound
@@ -61,14 +62,7 @@ async def talk_recorded(
         client.on_event = lambda arrived: _told(arrived, tell)
         async with microphone(client):
             for pcm in turns:
-                exchange = await ask(client, pcm)
-                await hear_out(client, exchange)
-                await client.wait(
-                    "output_audio_buffer.stopped",
-                    0,
-                    lambda e, r=exchange.response_id: e["response_id"] == r,  # type: ignore[misc]
-                    120,
-                )
+                exchange = await hear_to_the_end(client, await ask(client, pcm))
                 answers += exchange.part.pcm if exchange.part is not None else b""
                 tell("note", f"first audio after {exchange.first_audio_ms:.0f} ms")
     return bytes(answers)

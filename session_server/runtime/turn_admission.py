@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engines.base import Stage
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
+from session_server.runtime.processors import usable_cpus
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.admission import (
@@ -67,7 +68,8 @@ class TurnGate:
         self.priors = CostModel()
         """What steps cost by a profile: predicts where nothing was measured, and nowhere else. Chunks are sized by what
         was measured alone."""
-        self._rule = TurnAdmission(stages.params)
+        cores = stages.params.cores or float(usable_cpus())
+        self._rule = TurnAdmission(replace(stages.params, cores=cores))
         self._ladder = OverloadLadder(stages.params)
         self._demand = Demand()
         self._appointments = Appointments()

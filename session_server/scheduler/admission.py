@@ -79,12 +79,12 @@ class Verdict(enum.Enum):
 
 
 class TurnAdmission:
-    """The rule of serving page 3.1, for stages that may share cores."""
+    """The rule of serving page 3.1, for stages that may share cores; 0 of them: as many as they want."""
 
     def __init__(self, params: SchedulerParams) -> None:
         self._enabled = params.admission
         self._utilisation = params.utilisation
-        self._cores = params.cores
+        self._cores = params.cores or math.inf
         self._wait_ns = params.first_audio_ns // 2
         self._first_audio_limit_ns = params.first_audio_limit_ns
 

@@ -63,7 +63,7 @@ class SchedulerParams:
     safe_share: float = 0.25
     memory_weight: float = 1.0
     utilisation: float = 0.9
-    cores: float = 2.0
+    cores: float = 0.0
     transport_s: float = 0.02
     chars_per_s: float = 15.0
     audio_s_per_char_cap: float = 0.5

@@ -12,8 +12,8 @@ import math
 
 from session_server.media import NS_PER_S
 
-_SHARE = 0.7
-"""Of a second of a response's speech, for each second of a session: 0.08 beside 0.11 with eight users of the CPU engines
+_SHARE = 0.8
+"""Of a second of a response's speech, for each second of a session: 0.09 beside 0.11 with eight users of the CPU engines
 who interrupt (docs/admission.md)."""
 _PRIOR_S = 60.0
 _MEMORY_S = 120.0

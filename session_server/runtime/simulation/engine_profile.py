@@ -7,7 +7,6 @@ is written says under which conditions it was measured and how far the fit is of
 from __future__ import annotations
 
 import math
-import os
 import platform
 import statistics
 import sys
@@ -22,6 +21,7 @@ from engines.base import Stage, SteppedEngine
 from session_server.clock import Clock, MonotonicClock
 from session_server.config import Config
 from session_server.runtime.loop import SWITCH_INTERVAL_S
+from session_server.runtime.processors import usable_cpus
 from session_server.runtime.server import model_store
 from session_server.runtime.session_factory import vad_maker
 from session_server.runtime.simulation.fitting import fit_profile
@@ -107,13 +107,6 @@ def _waited_ns() -> int:
         return 0
 
 
-def usable_cpus() -> int:
-    """CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def measure_engines(
     config: Config,
     name: str,
@@ -164,6 +157,7 @@ def measure_engines(
         {stage: max(0.0, 1 / factor - 1) / SESSIONS for stage, factor in beside.items()},
     )
     content["scheduler"] = {key: _plain(getattr(config.scheduler, key)) for key in _SCHEDULER_KEYS}
+    content["scheduler"]["cores"] = config.scheduler.cores or float(usable_cpus())
     progress("done", 1.0)
     return EngineProfile(content, residuals, tuple(shared), beside, len(timings.steps), timed_by)
 

@@ -53,8 +53,9 @@ class RemoteHost:
 
     async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
         carried = json_of(session)
-        make: Callable[[int], Control] = lambda ask: MintSecret(ask, carried, life_s)  # noqa: E731
-        minted = await self._asks.ask(make, Minted, _ANSWER_S)
+        minted = await self._asks.ask(
+            lambda ask: MintSecret(ask, carried, life_s), Minted, _ANSWER_S
+        )
         return minted.value, minted.expires_at
 
     async def find(self, value: str) -> SecretSession | None:

@@ -230,3 +230,11 @@ def test_a_key_is_needed_when_keys_are_configured_and_never_printed():
         out, err = process.communicate(timeout=HANG_S)
         assert "sk-very-secret" not in out + err
         assert process.returncode == 0
+        lines = [line for line in err.splitlines() if " INFO " in line]
+        assert [line.rpartition("] ")[2].split(" after")[0] for line in lines] == [
+            "the session begins",
+            "the session is over",
+            "told to stop: nobody else is let in, running answers may end",
+        ]
+        assert "[sess_" in lines[0]
+        assert lines[0].split("[")[1].split("]")[0] in lines[1]

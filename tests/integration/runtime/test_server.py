@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from session_server.runtime.client import ClientError, connected, microphone
 from session_server.runtime.dialogue import ask, hear_out, session_settings
 from session_server.runtime.offline import converse_once
 from session_server.runtime.server import Server, serving
+from session_server.runtime.sound_files import write_wav
+from session_server.runtime.talk import talk_recorded
 
 pytestmark = pytest.mark.integration
 
@@ -77,6 +80,75 @@ async def test_a_spoken_turn_is_answered_and_leaves_nothing_behind():
             assert [leg.ms >= 0 for leg in exchange.legs] == [True] * 3
         await gone(server)
         server.host.check_integrity()
+
+
+@pytest.mark.asyncio
+async def test_a_recording_with_a_pause_gets_the_answer_to_all_of_it(tmp_path: Path):
+    """The pause ends a turn, whose answer the rest of the recording interrupts: nobody waits for that one to be played."""
+    file = tmp_path / "with-a-pause.wav"
+    write_wav(file, speechlike(0.8) + bytes(48_000) + speechlike(0.8))
+    told: list[tuple[str, str]] = []
+    async with server_of(simulated()) as (server, url):
+        answers = await talk_recorded(
+            url, None, "server_vad", [file], lambda who, text: told.append((who, text))
+        )
+        await gone(server)
+    assert len(answers) > 24_000, "half a second at least"
+    assert [who for who, _ in told].count("user") == 2, "the pause was an end of turn"
+    assert [text for who, text in told if who == "note"][-1].startswith("first audio after")
+
+
+@pytest.mark.asyncio
+async def test_talk_without_a_key_is_told_which_option_has_it():
+    config = simulated()
+    async with server_of(replace(config, auth=replace(config.auth, keys=("sk-1",)))) as (_, url):
+        with pytest.raises(ClientError, match=r"HTTP 401: .* --key, or OPENAI_API_KEY"):
+            async with connected(url):
+                pass
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_is_refused_hears_the_servers_reason_and_when_to_come_again():
+    config = simulated()
+    config = replace(config, scheduler=replace(config.scheduler, max_sessions=1))
+    async with server_of(config) as (_, url), connected(url):
+        with pytest.raises(ClientError, match=r"HTTP 503: .*limit of 1 sessions.* Try again in"):
+            async with connected(url):
+                pass
+
+
+CUT_BODY = zlib.compress(b'{"expires_after": {"anchor": "created_at", "seconds": 600}}')[:-8]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("request_bytes", "code"),
+    [
+        (
+            b"POST /v1/realtime/client_secrets HTTP/1.1\r\nHost: h\r\nContent-Encoding: deflate\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(CUT_BODY), CUT_BODY),
+            "invalid_body",
+        ),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nbad header\r\n\r\n", "invalid_request"),
+    ],
+    ids=["a compressed body that is cut off", "a line that is no header"],
+)
+async def test_what_never_reaches_a_route_is_refused_in_the_shape_of_the_api(
+    request_bytes: bytes, code: str, caplog: pytest.LogCaptureFixture
+):
+    async with server_of(simulated()) as (server, _):
+        assert server.address is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+        writer.write(request_bytes)
+        head, _, body = (await asyncio.wait_for(reader.read(), 30)).partition(b"\r\n\r\n")
+        writer.close()
+        assert b" 400 " in head.splitlines()[0]
+        assert b"application/json" in head
+        error = json.loads(body)["error"]
+        assert error["code"] == code
+        assert error["type"] == "invalid_request_error"
+    assert [record for record in caplog.records if record.exc_info] == [], "no fault of ours"
 
 
 async def gone(server: Server) -> None:

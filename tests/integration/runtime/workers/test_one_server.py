@@ -22,7 +22,10 @@ pytestmark = pytest.mark.integration
 @pytest.mark.asyncio
 @pytest.mark.parametrize("whole", [True, False])
 async def test_a_sideband_at_the_other_worker_is_not_cut_while_the_call_still_answers(whole: bool):
-    async with two_workers() as workers, calling_by_webrtc(workers.server, key=KEY) as caller:  # type: ignore[arg-type]
+    async with (
+        two_workers(drain__answer_s=0.5) as workers,  # far less than the answer takes
+        calling_by_webrtc(workers.server, key=KEY) as caller,  # type: ignore[arg-type]
+    ):
         slot = slot_of(caller.call_id)
         assert slot in (0, 1)
         async with workers.calling(1 - slot, query=f"?call_id={caller.call_id}") as beside:
