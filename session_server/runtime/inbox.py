@@ -6,13 +6,12 @@ Bounded: `full` says that the client sends more at once than anybody may.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
+class Sound(NamedTuple):
     """Microphone audio that came beside the frames: s16le mono at `rate`."""
 
     pcm: bytes

@@ -7,8 +7,7 @@ which the client plays when it likes; or beside the frames, played by the transp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Outbox(Protocol):
@@ -73,12 +72,12 @@ class Player(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AudioSent:
+class AudioSent(NamedTuple):
     """A piece of a response that a `Player` has just put on the wire.
 
     `heard_in_ms`: when the listener will have heard it to its end; `estimated`: no report of the client stands behind
     that. `gap_samples`: silence that had to go before it, in the middle of the response, because nothing had come.
+    `waiting_samples` of the response are queued behind it. A tuple: there are fifty a second.
     """
 
     response_id: str
@@ -87,6 +86,7 @@ class AudioSent:
     heard_in_ms: int
     estimated: bool
     gap_samples: int = 0
+    waiting_samples: int = 0
 
 
 class Endpoint(Protocol):

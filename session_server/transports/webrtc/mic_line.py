@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from session_server.transports.webrtc.limits import RTP_CLOCK
 from session_server.transports.webrtc.reorder import Ordered, wrapped
@@ -40,9 +40,8 @@ class Do(enum.Enum):
     SILENCE = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """`payload`: what is decoded, or what follows the lost part."""
+class Stretch(NamedTuple):
+    """A tuple: there are fifty a second. `payload`: what is decoded, or what follows the lost part."""
 
     do: Do
     ticks: int

@@ -41,7 +41,7 @@ class FrameEncoder(Protocol):
 def new_encoder() -> FrameEncoder:
     """By ctypes where libopus is found: cheaper, and no threads of its own."""
     if libopus.missing() is None:
-        return SilenceOnce(libopus.Encoder(OUTPUT_RATE, BIT_RATE, COMPLEXITY))
+        return SilenceOnce(libopus.Encoder(OUTPUT_RATE, BIT_RATE, COMPLEXITY, light=True))
     return SilenceOnce(PyAvEncoder())
 
 

@@ -172,4 +172,5 @@ class CallOutbox:
             round((self.delay.seconds(now) + FRAME_S) * 1000),
             self.delay.estimated(now),
             frame.gap_samples,
+            frame.waiting_samples,
         )

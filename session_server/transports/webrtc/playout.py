@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from session_server.media import OUTPUT_RATE
 
@@ -25,16 +26,16 @@ KEPT_FRAMES = 150
 _FRAME_BYTES = 2 * FRAME_SAMPLES
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame. `sound`: the part of it that belongs to `response_id`, whose stream it brings to `end_sample`;
-    `gap_samples` of silence were played before it in the middle of that response."""
+class Frame(NamedTuple):
+    """One frame. A tuple: there are fifty a second. `sound`: the part of it that belongs to `response_id`, whose stream it brings to `end_sample`;
+    `gap_samples` of silence were played before it in the middle of that response, `waiting_samples` are queued behind it."""
 
     index: int
     response_id: str | None = None
     end_sample: int = 0
     sound: bytes = b""
     gap_samples: int = 0
+    waiting_samples: int = 0
 
     @property
     def start_sample(self) -> int:
@@ -150,7 +151,7 @@ class Playout:
         del stream.pcm[:_FRAME_BYTES]
         stream.start += len(sound) // 2
         gap, stream.gap, stream.begun = stream.gap, 0, True
-        frame = Frame(index, stream.response_id, stream.start, sound, gap)
+        frame = Frame(index, stream.response_id, stream.start, sound, gap, len(stream.pcm) // 2)
         self._sent.append(frame)
         return frame
 

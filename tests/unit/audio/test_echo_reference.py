@@ -77,3 +77,26 @@ def test_a_reader_learns_what_was_rewritten() -> None:
     reference.changed_from = None
     reference.truncate(32100)
     assert reference.changed_from == 32100
+
+
+def test_audio_that_nobody_looked_at_in_time_is_where_it_would_have_been() -> None:
+    rng = np.random.default_rng(0)
+    pcm = (3000 * rng.standard_normal(72000)).astype("<i2")
+    read_always, read_late = PlaybackReference(), PlaybackReference()
+    for at in range(0, 72000, 480):
+        piece, now = pcm[at : at + 480].tobytes(), SECOND + at * SECOND // 24000
+        for reference in (read_always, read_late):
+            reference.write(now, piece)
+            reference.forget_before(to_position(now) - 16000)
+        read_always.read(16000, 16001)
+    last = (16000 + 48000 - 16000 + 400, 16000 + 48000 - 100)
+    np.testing.assert_array_equal(read_late.read(*last), read_always.read(*last))
+    assert read_late.end == read_always.end == 64000
+
+
+def test_without_a_microphone_a_long_answer_does_not_pile_up() -> None:
+    reference = PlaybackReference()
+    for k in range(300):
+        reference.write(k * SECOND // 2, constant(700, 0.5))
+    assert not reference.sounds_between(0, 80 * 16000)
+    assert reference.read(149 * 16000, 149 * 16000 + 100).all()
