@@ -235,15 +235,15 @@ class TokenOutput(Value, frozen=True):
     """Output of one thinker step. `text` is None while the prompt is still being read; it holds only whole
     characters. On the last step `reason` is stop or max_output_tokens and the counts are set.
 
-    `payload`: opaque, for a talker that reads more than text; it goes to the talker in order, also when the step has
-    no text."""
+    `payloads`: opaque, for a talker that reads more than text; they go to the talker with the text that they belong to, those
+    of a function call to nobody."""
 
     text: str | None
     reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    payload: object | None = None
+    payloads: tuple[object, ...] = ()
 
 
 # -- talker, codec, vocoder
@@ -281,6 +281,14 @@ class TalkJob:
     voice: str
     speed: float = 1.0
     seed: int = 0
+
+
+class TalkPiece(Value, frozen=True):
+    """A piece of text for a talker with `streams_text`, with the thinker's payloads of its tokens, where there are any;
+    without them the text alone is fed."""
+
+    text: str
+    payloads: tuple[object, ...]
 
 
 class AcousticFrames(Value, frozen=True):

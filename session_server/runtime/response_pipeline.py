@@ -70,6 +70,7 @@ class ResponsePipeline:
         self._splitter = PieceSplitter() if self._streaming else ClauseSplitter()
         self._chunk_index = 0
         self._loose_tokens = 0
+        self._payloads: list[object] = []
         self._opening = True
         self._think_done = False
         self._end: TokenOutput | None = None
@@ -243,6 +244,7 @@ class ResponsePipeline:
                 taken = min(tokens, self.speech.tokens.free)
                 self.speech.tokens.take(taken)
                 self._loose_tokens += taken
+                self._payloads += output.payloads
             self._pass_on(self._parser.push(output.text), now)
         if result.finished and not self.ended:
             self._think_done = True
@@ -266,10 +268,13 @@ class ResponsePipeline:
                     said = True
                     self._say(text, now)
                 case tool_calls.CallBegun(index, name):
+                    self._payloads.clear()
                     self.emit(CallStarted(self.session, self.response, index, name))
                 case tool_calls.CallPiece(index, arguments):
+                    self._payloads.clear()
                     self.emit(CallArguments(self.session, self.response, index, arguments))
                 case tool_calls.CallEnded(index):
+                    self._payloads.clear()
                     self.emit(CallFinished(self.session, self.response, index))
                 case tool_calls.CallDropped(index, reason):
                     self._drop_call(index, reason)
@@ -294,7 +299,11 @@ class ResponsePipeline:
         if self.times.first_clause_ns is None:
             self.times.first_clause_ns = now
         tokens, self._loose_tokens = self._loose_tokens, 0
-        speech.add_clause(clause, tokens, now)
+        if isinstance(speech, StreamedSpeechPath):
+            payloads, self._payloads = tuple(self._payloads), []
+            speech.add_piece(clause.text, payloads, tokens, now)
+        else:
+            speech.add_clause(clause, tokens, now)
 
     # -- the way out
 

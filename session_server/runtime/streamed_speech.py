@@ -14,7 +14,16 @@ from __future__ import annotations
 
 from collections import deque
 
-from engines.base import AcousticFrames, JobKey, Pcm, SpeechJob, Stage, StepResult, TalkJob
+from engines.base import (
+    AcousticFrames,
+    JobKey,
+    Pcm,
+    SpeechJob,
+    Stage,
+    StepResult,
+    TalkJob,
+    TalkPiece,
+)
 from engines.clauses import ClauseText
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.job_table import JobOwner
@@ -99,15 +108,19 @@ class StreamedSpeechPath:
 
     # -- text side
 
-    def add_clause(self, clause: ClauseText, tokens: int, now: int) -> None:
-        """More text, with the credit of its tokens."""
+    def add_piece(self, text: str, payloads: tuple[object, ...], tokens: int, now: int) -> None:
+        """More text, with what the thinker gave for the talker beside it, and the credit of its tokens."""
+        if self._talked:  # the talker has ended before its text
+            self.tokens.give(tokens)
+            return
         if not self._begun:
             self._begun = True
             self._talker.submit(self._key, TalkJob(self._voice, self._speed), self._owner)
             self._vocoder.submit(self._key, SpeechJob(self._voice), self._owner)
-        self._pieces.append((len(clause.text), tokens))
-        self._chars_waiting += len(clause.text)
-        self._talker.feed(self._key, clause.text, last=False)
+        self._pieces.append((len(text), tokens))
+        self._chars_waiting += len(text)
+        piece = TalkPiece(text, payloads) if payloads else text
+        self._talker.feed(self._key, piece, last=False)
         if len(self._pieces) == 1:  # it had run out of text
             self._offer_talker(now)
 

@@ -1,0 +1,216 @@
+"""A conversation as the tokens of a Qwen3-Omni thinker, with places for the sounds in it.
+
+Owns the chat template and the tokenizer. Every position has an *identity*: its token, or for a place in a sound a negative
+number made of the sound and the place, so that slots that know a conversation can be compared with it. What a user or a tool
+says never becomes a control token. Trimming drops whole messages from the old end (`engines.trimming`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.trimming import first_kept
+
+DEFAULT_INSTRUCTIONS = (
+    "You are a helpful voice assistant. Answer briefly, in plain words that can be spoken."
+)
+SOUND = "<|audio_pad|>"
+_TOOLS = """
+
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{functions}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+
+
+@dataclass(slots=True)
+class Prompt:
+    """`tokens` and `identities` go together; `user`: positions of user messages; `sounds`: position, tokens, samples."""
+
+    tokens: list[int] = field(default_factory=list)
+    identities: list[int] = field(default_factory=list)
+    user: list[bool] = field(default_factory=list)
+    sounds: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, tokens: Sequence[int], user: bool = False) -> None:
+        self.tokens += tokens
+        self.identities += tokens
+        self.user += [user] * len(tokens)
+
+    def add_sound(self, pcm: bytes, token: int, count: int) -> None:
+        digest = int.from_bytes(hashlib.blake2b(pcm, digest_size=8).digest())
+        self.sounds.append((len(self), count, pcm))
+        self.tokens += [token] * count
+        self.identities += [-((digest << 20) + place + 1) for place in range(count)]
+        self.user += [True] * count
+
+    def join(self, other: Prompt) -> None:
+        shift = len(self)
+        self.sounds += [(at + shift, count, pcm) for at, count, pcm in other.sounds]
+        self.tokens += other.tokens
+        self.identities += other.identities
+        self.user += other.user
+
+
+class Chat:
+    """Renders jobs. `sound_tokens` says how many tokens a sound is."""
+
+    def __init__(self, folder: Path, sound_tokens: Callable[[bytes], int]) -> None:
+        from transformers import AutoTokenizer
+
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._sound_tokens = sound_tokens
+        special = sorted(self._tokenizer.get_added_vocab(), key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+        single = self._tokenizer.convert_tokens_to_ids
+        self._sound, self._sound_start, self._sound_end = map(
+            single, (SOUND, "<|audio_start|>", "<|audio_end|>")
+        )
+        self.end: int = single("<|im_end|>")
+        self.ends = {self.end, single("<|endoftext|>")}
+        self._start: int = single("<|im_start|>")
+
+    @property
+    def unspoken(self) -> list[int]:
+        """Control tokens that an answer never holds."""
+        kept = {single for single in self._tokenizer.all_special_ids if single not in self.ends}
+        return sorted(kept | {self._sound, self._sound_start, self._sound_end, self._start})
+
+    @property
+    def size(self) -> int:
+        return len(self._tokenizer)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def token(self, text: str) -> int:
+        """The one token that this is. Raises ValueError when it is not one."""
+        found: int | None = self._tokenizer.convert_tokens_to_ids(text)
+        if found is None:
+            raise ValueError(f"the tokenizer has no token {text}")
+        return found
+
+    def render(self, job: ThinkJob, room: int) -> Prompt:
+        """The job's prompt in at most `room` tokens. Raises ValueError when the last message alone is longer."""
+        prompt = self._message("system", self._system(job))
+        opening = self.opening("user" if job.warm else "assistant")
+        messages = [self._render(message) for message in job.messages]
+        left = room - len(prompt) - len(opening)
+        opens = [message.kind != "result" for message in job.messages]
+        kept = messages[first_kept([len(m) for m in messages], left, opens) :]
+        for message in kept:
+            prompt.join(message)
+        prompt.add(opening)
+        if len(prompt) > room:
+            raise ValueError(f"the prompt has {len(prompt)} tokens, there is room for {room}")
+        return prompt
+
+    def opening(self, role: str) -> list[int]:
+        return [self._start, *self.encode(f"{role}\n")]
+
+    def forced_call(self, job: ThinkJob) -> str:
+        """How an answer begins that has to be a call; empty: it need not be one."""
+        if job.warm or job.tool_choice not in ("required", "function"):
+            return ""
+        named = f'"{job.tool_name}", "arguments": ' if job.tool_choice == "function" else ""
+        return f'<tool_call>\n{{"name": {named}'
+
+    def _system(self, job: ThinkJob) -> str:
+        text = self._defused(job.instructions.strip()) or DEFAULT_INSTRUCTIONS
+        return text + _tools(job.tools) if job.tools else text
+
+    def _render(self, message: ChatMessage) -> Prompt:
+        content = self._defused(message.content)
+        if message.kind == "call":
+            call = (
+                f'<tool_call>\n{{"name": "{message.name}", "arguments": {content}}}\n</tool_call>'
+            )
+            return self._message("assistant", call)
+        if message.kind == "result":
+            return self._message("user", f"<tool_response>\n{content}\n</tool_response>")
+        if message.audio:
+            return self._heard(message.audio)
+        role = message.role if message.role in ("system", "user", "assistant") else "user"
+        return self._message(role, content)
+
+    def _message(self, role: str, text: str) -> Prompt:
+        prompt = Prompt()
+        tokens = [self._start, *self.encode(f"{role}\n{text}"), self.end, *self.encode("\n")]
+        prompt.add(tokens, user=role == "user")
+        return prompt
+
+    def _heard(self, pcm: bytes) -> Prompt:
+        prompt = Prompt()
+        prompt.add([*self.opening("user"), self._sound_start], user=True)
+        prompt.add_sound(pcm, self._sound, self._sound_tokens(pcm))
+        prompt.add([self._sound_end, self.end, *self.encode("\n")], user=True)
+        return prompt
+
+    def _defused(self, text: str) -> str:
+        """Text in which no control token is spelled out."""
+        return self._control.sub(lambda found: found.group()[0] + " " + found.group()[1:], text)
+
+
+def _tools(tools: Sequence[FunctionSpec]) -> str:
+    functions = [
+        json.dumps(
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": _schema(tool.parameters),
+                },
+            }
+        )
+        for tool in tools
+    ]
+    return _TOOLS.format(functions="\n".join(functions))
+
+
+def _schema(text: str) -> object:
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return {}
+
+
+class TextStream:
+    """Tokens to text as they come, holding back the bytes of an unfinished character."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._tokens: list[int] = []
+
+    def push(self, token: int) -> str:
+        self._tokens.append(token)
+        text = self._chat.decode(self._tokens)
+        if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._tokens) < 4:
+            return ""
+        self._tokens.clear()
+        return text

@@ -1,0 +1,59 @@
+"""A user's audio as the thinker hears it: mel features, and how many tokens they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from session_server.media import INPUT_RATE
+
+_HOP = 160
+_LEAST = INPUT_RATE // 10
+"""Shorter sounds are padded: the encoder's convolutions need some frames."""
+
+Tensor = Any
+
+
+class Listener:
+    """Feature extractor and audio tower. `most_s`: of a longer sound the end is heard."""
+
+    def __init__(self, folder: Path, tower: Any, most_s: int) -> None:  # noqa: ANN401
+        from transformers import AutoFeatureExtractor
+        from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
+            _get_feat_extract_output_lengths,
+        )
+
+        self._extract = AutoFeatureExtractor.from_pretrained(folder, local_files_only=True)
+        self._tower = tower
+        self._tokens_of = _get_feat_extract_output_lengths
+        self._window = int(tower.config.n_window)
+        self._most = max(_LEAST, most_s * INPUT_RATE // _HOP * _HOP)
+
+    def tokens(self, pcm: bytes) -> int:
+        """How many tokens this sound is."""
+        return int(self._tokens_of(torch.tensor(self._frames(len(pcm) // 2)), self._window))
+
+    def hear(self, pcm: bytes) -> Tensor:
+        """Embeddings [tokens, size] of s16le at INPUT_RATE."""
+        samples = np.frombuffer(pcm, "<i2")[-self._most :].astype(np.float32) / 32768
+        frames = self._frames(len(samples))
+        samples = np.pad(samples, (0, frames * _HOP - len(samples)))
+        features = self._extract(
+            samples,
+            sampling_rate=INPUT_RATE,
+            padding=False,
+            truncation=False,
+            return_tensors="pt",
+        )["input_features"][0][:, :frames]
+        weight = self._tower.conv2d1.weight
+        heard = self._tower(
+            features.to(weight.device, weight.dtype),
+            feature_lens=torch.tensor([frames], device=weight.device),
+        )
+        return heard.last_hidden_state
+
+    def _frames(self, samples: int) -> int:
+        return -(-max(_LEAST, min(samples, self._most)) // _HOP)

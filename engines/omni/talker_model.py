@@ -1,0 +1,162 @@
+"""What the talker computes: its prompt, its decoder over slots, and whole frames of codes.
+
+The talker's decoder gives the first code of a frame; the code predictor, a small decoder of its own, gives the others one after
+the other, each from those before it. Codes that were said are less likely to come again (`repetition_penalty`), as in the
+published generation; which ones is kept by slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from engines.omni.edge import Understanding
+from engines.omni.options import TalkerOptions
+from engines.omni.parts import Qwen3Weights
+from engines.omni.sampling import Chances, Choice, choose, penalise
+from engines.omni.slot_cache import SlotDecoder
+
+_CONTROL_CODES = 1024
+"""The last codes of the talker's vocabulary are marks, none of which but the end may be chosen."""
+_OPENING = 9
+"""Positions that open the answer."""
+
+Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """`codes` [jobs, groups]; `sums` [jobs, size]: of all their embeddings, for the next step."""
+
+    codes: Tensor
+    sums: Tensor
+
+
+class TalkerModel:
+    """Raises ModelsMissing or EngineFault when it cannot be made."""
+
+    def __init__(self, options: TalkerOptions) -> None:
+        weights = Qwen3Weights(options)
+        self._model = weights.talker()
+        self._predictor = self._model.code_predictor
+        self._config = weights.config.talker_config
+        self._decoder = SlotDecoder(self._model.model, options.slots, options.context)
+        self._how = Choice(options.temperature, options.top_k, options.top_p)
+        self._predict = Choice(
+            options.temperature and 1.0, options.predictor_top_k, options.predictor_top_p
+        )
+        self._penalty = options.repetition_penalty
+        self._device = self._model.codec_head.weight.device
+        self._dtype = self._model.codec_head.weight.dtype
+        self._groups = int(self._config.num_code_groups)
+        self.end = int(self._config.codec_eos_token_id)
+        vocabulary = int(self._config.text_config.vocab_size)
+        self._never = torch.zeros(vocabulary, dtype=torch.bool, device=self._device)
+        self._never[vocabulary - _CONTROL_CODES :] = True
+        self._never[self.end] = False
+        self._said = torch.zeros((options.slots, vocabulary), dtype=torch.bool, device=self._device)
+        shape = weights.config.code2wav_config
+        self.unit_samples = 1
+        for factor in (*shape.upsample_rates, *shape.upsampling_ratios):
+            self.unit_samples *= int(factor)
+
+    def speaker(self, voice: str) -> int:
+        """The code of a voice. Raises ValueError for one that the model does not have."""
+        known = {name.lower(): code for name, code in (self._config.speaker_id or {}).items()}
+        if voice.lower() not in known:
+            raise ValueError(f"the model has no voice {voice!r}; it has {', '.join(sorted(known))}")
+        return int(known[voice.lower()])
+
+    def chances(self, seed: int) -> Chances:
+        return Chances(seed)
+
+    def draw(self, chances: Chances) -> Tensor:
+        """One number for each code of a frame."""
+        return chances.draw(self._groups)
+
+    def text(self, embedding: Tensor) -> Tensor:
+        """A thinker's embedding [size] as the talker reads it."""
+        return self._model.text_projection(embedding.to(self._device, self._dtype))
+
+    def prompt(self, understood: Understanding, first: Tensor, speaker: int, room: int) -> Tensor:
+        """Positions [n, size]: the user's messages (the last of them, where there is no room for all), then the opening of
+        the answer, which ends with its first token."""
+        model, config = self._model, self._config
+        most = max(0, room - _OPENING)
+        user = (
+            understood.user[-most:].to(self._device, self._dtype) if most else understood.user[:0]
+        )
+        heard = understood.heard[-most:].to(self._device) if most else understood.heard[:0]
+        begin, _, pad = self.text(understood.marks)
+        opening = self.text(understood.opening)
+        text = torch.cat((opening, pad.expand(4, -1), begin[None], self.text(first)[None]))
+        marks = (
+            config.codec_nothink_id,
+            config.codec_think_bos_id,
+            config.codec_think_eos_id,
+            speaker,
+            config.codec_pad_id,
+            config.codec_bos_id,
+        )
+        codes = model.get_input_embeddings()(torch.tensor(marks, device=self._device))
+        text[len(opening) :] += codes
+        said = model.text_projection(user)
+        if len(user):
+            said[heard] = model.hidden_projection(user[heard])
+        return torch.cat((said, text))
+
+    def split(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        return positions[:count], positions[count:]
+
+    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
+        return self._decoder.forward(rows, starts, embeds)
+
+    def begin(self, slot: int) -> None:
+        """A job has the slot: nothing was said in it yet."""
+        self._said[slot] = False
+
+    def said(self, slot: int, code: Tensor) -> None:
+        self._said[slot, code] = True
+
+    def frames(
+        self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
+    ) -> Frames:
+        """A frame for each job, from the decoder's last states [jobs, size]."""
+        chances = chances.to(self._device)
+        code = choose(self._first_logits(slots, hidden, may_end), chances[:, 0], self._how)
+        embed = self._model.get_input_embeddings()(code)
+        codes, total = [code], embed
+        known: Tensor = self._new_cache()
+        step = torch.stack((hidden, embed), 1)
+        for group in range(self._groups - 1):
+            state = self._predictor.model(
+                inputs_embeds=step, past_key_values=known, use_cache=True
+            ).last_hidden_state[:, -1]
+            code = choose(
+                self._predictor.lm_head[group](state), chances[:, group + 1], self._predict
+            )
+            embed = self._predictor.model.codec_embedding[group](code)
+            codes.append(code)
+            total = total + embed
+            step = embed[:, None]
+        return Frames(torch.stack(codes, 1), total)
+
+    def _first_logits(
+        self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool]
+    ) -> Tensor:
+        logits = self._model.codec_head(hidden)
+        rows = torch.tensor(slots, device=self._device)
+        logits = penalise(logits, self._said[rows], self._penalty)
+        logits = logits.masked_fill(self._never, -torch.inf)
+        going_on = ~torch.tensor(may_end, device=self._device)
+        logits[going_on, self.end] = -torch.inf
+        return logits
+
+    @staticmethod
+    def _new_cache() -> Tensor:
+        from transformers import DynamicCache
+
+        return DynamicCache()

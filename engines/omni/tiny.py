@@ -1,0 +1,182 @@
+"""A tiny Qwen3-Omni with random weights (27 million parameters), made of the real classes, for tests and for trying things out.
+
+It has the real vocabulary and token ids, the real template's control tokens, a real feature extractor and all three parts; it
+understands nothing. Made once in a folder, in float32, from a seed: `python -m engines.omni.tiny FOLDER`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+VOCABULARY, GROUPS = 152_064, 16
+_CONTROL = {
+    151643: "<|endoftext|>",
+    151644: "<|im_start|>",
+    151645: "<|im_end|>",
+    151647: "<|object_ref_end|>",
+    151652: "<|vision_start|>",
+    151653: "<|vision_end|>",
+    151655: "<|image_pad|>",
+    151656: "<|video_pad|>",
+    151669: "<|audio_start|>",
+    151670: "<|audio_end|>",
+    151671: "<tts_pad>",
+    151672: "<tts_text_bos>",
+    151673: "<tts_text_eod>",
+    151674: "<tts_text_bos_single>",
+    151675: "<|audio_pad|>",
+}
+_ROLES = {872: "user", 77091: "assistant", 8948: "system"}
+_ATTENTION = {
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "hidden_size": 64,
+}  # fmt: skip
+_TEXT = {
+    **_ATTENTION,
+    "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 4096,
+    "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6], "interleaved": True,
+        "mrope_interleaved": True,
+    },
+}  # fmt: skip
+_AUDIO = {
+    "num_mel_bins": 128, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 64, "d_model": 64,
+    "output_dim": 64, "downsample_hidden_size": 16, "n_window": 50, "n_window_infer": 400,
+}  # fmt: skip
+_VISION = {
+    "depth": 2, "hidden_size": 64, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 64, "patch_size": 16,
+    "image_size": 256, "apply_vit_abs_pos_embed": True, "deepstack_visual_indexes": [0],
+    "num_position_embeddings": 256,
+}  # fmt: skip
+_CODE2WAV = {
+    "codebook_size": 2048, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "intermediate_size": 64, "num_hidden_layers": 2, "num_quantizers": GROUPS, "sliding_window": 24, "decoder_dim": 48,
+    "upsample_rates": [8, 5, 4, 3], "upsampling_ratios": [2, 2],
+}  # fmt: skip
+
+
+def tiny_qwen3(folder: Path, seed: int = 0) -> Path:
+    """Make the model in `folder`, unless it is there; returns the folder."""
+    if (folder / "config.json").exists():
+        return folder
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    _write_tokenizer(part)
+    _write_feature_extractor(part)
+    _model(seed).save_pretrained(part)
+    part.rename(folder)
+    return folder
+
+
+def _model(seed: int) -> Any:  # noqa: ANN401 - a module of torch
+    from transformers import Qwen3OmniMoeForConditionalGeneration
+
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(seed)
+        model = Qwen3OmniMoeForConditionalGeneration(_config()).float()
+        for name, weight in model.named_parameters():
+            if "embed_tokens" in name or "codec_embedding" in name:
+                weight.normal_(0, 1)
+            elif (
+                weight.dim() > 1
+            ):  # the usual start gives near silence, and the same token for ever
+                weight.normal_(0, 0.7 / weight[0].numel() ** 0.5)
+            elif "gamma" in name or "layer_scale" in name:
+                weight.fill_(0.5)
+    return model
+
+
+def _config() -> Any:  # noqa: ANN401
+    from transformers import Qwen3OmniMoeConfig
+
+    thinker = {
+        "text_config": {**_TEXT, "vocab_size": VOCABULARY, "intermediate_size": 128, "num_hidden_layers": 4},
+        "audio_config": _AUDIO,
+        "vision_config": _VISION,
+        "audio_token_id": 151675,
+        "image_token_id": 151655,
+        "video_token_id": 151656,
+        "audio_start_token_id": 151669,
+        "audio_end_token_id": 151670,
+        "vision_start_token_id": 151652,
+        "vision_end_token_id": 151653,
+        "user_token_id": 872,
+        "position_id_per_seconds": 13,
+    }  # fmt: skip
+    usual = Qwen3OmniMoeConfig().talker_config.to_dict()
+    talker = {name: value for name, value in usual.items() if "token" in name}
+    talker |= {
+        "text_config": {
+            **_TEXT, "vocab_size": 3072, "intermediate_size": 64, "num_hidden_layers": 2,
+            "shared_expert_intermediate_size": 32,
+        },
+        "code_predictor_config": {
+            **_ATTENTION, "vocab_size": 2048, "intermediate_size": 64, "num_hidden_layers": 2,
+            "num_code_groups": GROUPS, "max_position_embeddings": 64,
+        },
+        "num_code_groups": GROUPS,
+        "thinker_hidden_size": 64,
+        "accept_hidden_layer": 2,
+        "spatial_merge_size": 2,
+        "speaker_id": {"ethan": 2300, "chelsie": 2301, "aiden": 2302},
+        "codec_pad_id": 2148,
+        "codec_bos_id": 2149,
+        "codec_eos_token_id": 2150,
+        "codec_nothink_id": 2155,
+        "codec_think_bos_id": 2156,
+        "codec_think_eos_id": 2157,
+    }  # fmt: skip
+    return Qwen3OmniMoeConfig(
+        thinker_config=thinker,
+        talker_config=talker,
+        code2wav_config=_CODE2WAV,
+        enable_audio_output=True,
+    )
+
+
+def _write_tokenizer(folder: Path) -> None:
+    """Bytes, the control tokens, and fillers: every text can be written, none is written well."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    pieces = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces += [f"word{i}" for i in range(len(pieces), VOCABULARY)]
+    for token, piece in {**_CONTROL, **_ROLES}.items():
+        pieces[token] = piece
+    vocabulary = {piece: token for token, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in _CONTROL.values()])
+    tokenizer.add_tokens([AddedToken(role, normalized=False) for role in _ROLES.values()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 4096,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def _write_feature_extractor(folder: Path) -> None:
+    from transformers import WhisperFeatureExtractor
+
+    WhisperFeatureExtractor(
+        feature_size=128, hop_length=160, n_fft=400, chunk_length=300, sampling_rate=16_000
+    ).save_pretrained(folder)
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m engines.omni.tiny FOLDER")
+    sys.stdout.write(f"{tiny_qwen3(Path(sys.argv[1]))}\n")
+
+
+if __name__ == "__main__":
+    main()
