@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engines.base import Stage
+from engines.duplex.spec import KIND as DUPLEX, DuplexSpec, duplex_spec
 from session_server.errors import ConfigError
 
 
@@ -73,14 +74,17 @@ class EdgeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A checked graph. Stages and edges are in the order of the data flow."""
+    """A checked graph. Stages and edges are in the order of the data flow; with `duplex` (`kind: duplex`) there are none."""
 
     stages: tuple[StageSpec, ...]
     edges: tuple[EdgeSpec, ...]
+    duplex: DuplexSpec | None = None
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], where: str = "graph") -> Graph:
         """Read a `graph:` section; `where` is its dotted path, for messages."""
+        if mapping.get("kind") == DUPLEX:
+            return cls((), (), duplex_spec(mapping, where))
         _only(mapping, {"stages", "edges"}, where)
         stages = _stages(_mapping(mapping.get("stages"), f"{where}.stages"), f"{where}.stages")
         edges = _edges(mapping.get("edges"), f"{where}.edges", {spec.stage for spec in stages})

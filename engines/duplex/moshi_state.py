@@ -65,14 +65,17 @@ def clear_rings(modules: Mapping[str, Any], slot: int) -> None:
 
 def save(modules: Mapping[str, Any], slot: int, kept: Mapping[str, object]) -> bytes:
     """The slot's state; `kept` is what the engine knows of it beside the tensors (numbers, strings, lists of them)."""
-    tensors = {}
+    tensors, shapes = {}, {}
     for row in rows(modules):
         part = row.tensor.select(row.dim, slot)
+        shapes[row.name] = list(part.shape)
         if row.ring is not None:
             part = part[:, :, : _used(row, slot)]
         tensors[row.name] = part.clone().cpu()
     buffer = io.BytesIO()
-    torch.save({"format": _FORMAT, "kept": dict(kept), "tensors": tensors}, buffer)
+    torch.save(
+        {"format": _FORMAT, "kept": dict(kept), "tensors": tensors, "shapes": shapes}, buffer
+    )
     return buffer.getvalue()
 
 
@@ -84,15 +87,16 @@ def load(modules: Mapping[str, Any], slot: int, state: bytes) -> dict[str, Any]:
     """Put a saved state into the slot; returns `kept`. Raises ValueError, with nothing changed, for one that does not fit."""
     try:
         found = torch.load(io.BytesIO(state), weights_only=True, map_location="cpu")
-        tensors, kept = found["tensors"], found["kept"]
-        fits = found["format"] == _FORMAT and isinstance(kept, dict)
+        tensors, kept, shapes = found["tensors"], found["kept"], found["shapes"]
+        whole = found["format"] == _FORMAT and isinstance(kept, dict)
     except Exception as error:  # whatever a damaged file makes torch throw
         raise ValueError(f"not a saved state: {type(error).__name__}") from error
     targets = list(rows(modules))
-    if not fits or {row.name for row in targets} != set(tensors):
+    expected = {row.name: list(row.tensor.select(row.dim, slot).shape) for row in targets}
+    if not whole or shapes != expected or set(tensors) != set(expected):
         raise ValueError("the saved state is of another model")
     for row in targets:
-        _check(row, slot, tensors[row.name])
+        _check(row, expected[row.name], tensors[row.name])
     for row in targets:
         target, value = row.tensor.select(row.dim, slot), tensors[row.name]
         if row.ring is not None:
@@ -102,10 +106,9 @@ def load(modules: Mapping[str, Any], slot: int, state: bytes) -> dict[str, Any]:
     return dict(kept)
 
 
-def _check(row: Rows, slot: int, value: Any) -> None:  # noqa: ANN401 - a tensor
-    target = row.tensor.select(row.dim, slot)
-    expected = list(target.shape)
-    if row.ring is not None and value.dim() == target.dim():
-        expected[-2] = min(int(value.shape[-2]), expected[-2])
-    if list(value.shape) != expected or value.dtype != target.dtype:
+def _check(row: Rows, expected: list[int], value: Any) -> None:  # noqa: ANN401 - a tensor
+    if row.ring is not None and value.dim() == len(expected):
+        used = min(int(value.shape[-2]), expected[-2])
+        expected = [*expected[:-2], used, expected[-1]]
+    if list(value.shape) != expected or value.dtype != row.tensor.dtype:
         raise ValueError(f"the saved state is of another model: {row.name} does not fit")

@@ -84,7 +84,20 @@ def load(
     graph = _graph(merged.get("graph"), where)
     config: Config = build(Config, {**sections, "graph": graph}, where)
     limits.check(config, where)
+    _check_duplex(config, where)
     return LoadedConfig(config, sources, name)
+
+
+def _check_duplex(config: Config, where: Where) -> None:
+    """What does not go together with a duplex graph."""
+    if config.graph.duplex is None:
+        return
+    if config.server.workers != 1:
+        key = "server.workers"
+        raise ConfigError(f"{key}: must be 1 with a graph of kind duplex ({where(key)})")
+    if config.observability.record_file is not None:
+        key = "observability.record_file"
+        raise ConfigError(f"{key}: sessions of a duplex graph are not recorded ({where(key)})")
 
 
 def _graph(section: object, where: Where) -> Graph:
@@ -183,6 +196,9 @@ def _merge(
 
 def _graph_tree(graph: Graph) -> dict[str, object]:
     """The graph in the shape of its section, defaults filled in."""
+    if graph.duplex is not None:
+        spec = {f.name: getattr(graph.duplex, f.name) for f in dataclasses.fields(graph.duplex)}
+        return {"kind": "duplex", **spec, "options": dict(graph.duplex.options)}
     stages = {
         spec.stage.value: {
             "engine": spec.engine,

@@ -138,6 +138,18 @@ class WorkKind(enum.StrEnum):
     UNCOUNTED = "uncounted"
 
 
+class MissedTick(enum.StrEnum):
+    """How a tick of a duplex model was missed."""
+
+    LATE = "late"
+    SKIPPED = "skipped"
+
+
+class SlotState(enum.StrEnum):
+    TAKEN = "taken"
+    FREE = "free"
+
+
 class OverloadStep(enum.StrEnum):
     """What the host does about the present load."""
 
@@ -290,6 +302,14 @@ STAGE_SPECS = (
     _histogram("video_evidence_age_seconds", "seconds", "Age of the newest frame that an answer could see.", AGE),
 )  # fmt: skip
 
+DUPLEX_SPECS = (
+    _counter("duplex_ticks", "ticks", "Ticks of a duplex model, each one batch over all live sessions."),
+    _counter("duplex_ticks_missed", "ticks", "Ticks of a duplex model that ended after the next one was due (late), or did not take place (skipped).", Label("kind", MissedTick)),
+    _counter("duplex_frames_filled", "frames", "Frames of silence that a duplex model heard because a user's audio was late or lost."),
+    _counter("duplex_input_dropped_samples", "samples", "Samples of users' audio that came too late or too fast for a duplex model, and were dropped."),
+    _gauge("duplex_slots", "slots", "Slots of a duplex model, by whether a session has them.", Label("state", SlotState)),
+)  # fmt: skip
+
 PROCESS_SPECS = (
     _histogram("event_loop_lag_seconds", "seconds", "How late a timer of the event loop fires.", LAG),
     _counter("unknown_counts", "events", "Measurements whose name or label is not in this catalogue: a bug."),
@@ -302,5 +322,6 @@ SPECS: tuple[Spec, ...] = (
     *TURN_SPECS,
     *PLAYBACK_SPECS,
     *STAGE_SPECS,
+    *DUPLEX_SPECS,
     *PROCESS_SPECS,
 )

@@ -112,6 +112,11 @@ class Metrics:
     kv_preload_bytes: Counter
     video_frames: Counter
     video_evidence_age_seconds: Histogram
+    duplex_ticks: Counter
+    duplex_ticks_missed: Counter
+    duplex_frames_filled: Counter
+    duplex_input_dropped_samples: Counter
+    duplex_slots: Gauge
     event_loop_lag_seconds: Histogram
     unknown_counts: Counter
     build_info: Gauge

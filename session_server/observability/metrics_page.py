@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from session_server.observability.catalogue import (
+    DUPLEX_SPECS,
     PLAYBACK_SPECS,
     PROCESS_SPECS,
     SESSION_SPECS,
@@ -56,6 +57,7 @@ _SECTIONS: tuple[tuple[str, tuple[Spec, ...]], ...] = (
     ("Turns and interruptions", TURN_SPECS),
     ("Playback", PLAYBACK_SPECS),
     ("Stages and scheduling", STAGE_SPECS),
+    ("Duplex models", DUPLEX_SPECS),
     ("The server", PROCESS_SPECS),
 )
 

@@ -17,6 +17,25 @@ class HostSilent(SessionServerError):
     """The engine host's process gives no answer: it is overloaded, or gone."""
 
 
+class ServingHost(Protocol):
+    """What a server needs of its engine host, whatever the graph."""
+
+    async def start(self) -> None:
+        """Load the engines. Raises the first failure."""
+        ...
+
+    async def stop(self) -> None:
+        """Close them, without waiting for answers. Idempotent."""
+        ...
+
+    def post(self, message: ToHost) -> None: ...
+
+    @property
+    def stage_states(self) -> dict[str, str]:
+        """Stage -> loading, idle, busy, down or stopped."""
+        ...
+
+
 class HostPort(SecretStore, Protocol):
     """The door to the one engine host of a server, which also keeps the ephemeral keys."""
 

@@ -9,13 +9,14 @@ from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.runtime.client_secrets import OwnSecrets, SecretSession
 from session_server.runtime.host import EngineHost
+from session_server.runtime.host_port import ServingHost
 from session_server.runtime.messages import ToHost
 
 
 class LocalHost:
-    """A `HostPort` onto an `EngineHost`. `metrics`: of the whole server."""
+    """A `HostPort` onto the engine host. `metrics`: of the whole server."""
 
-    def __init__(self, host: EngineHost, secrets: OwnSecrets, metrics: Metrics) -> None:
+    def __init__(self, host: ServingHost, secrets: OwnSecrets, metrics: Metrics) -> None:
         self._host = host
         self._secrets = secrets
         self._metrics = metrics
@@ -36,7 +37,7 @@ class LocalHost:
         return self._metrics.render()
 
 
-def stages_not_ready(host: EngineHost) -> list[str]:
+def stages_not_ready(host: ServingHost) -> list[str]:
     """The stages that have no engine at work, each with what it is doing."""
     return [
         f"stage {stage} is {state}"

@@ -230,11 +230,28 @@ class Failed(Message, frozen=True, tag=True):
     message: str
 
 
+class DuplexFrame(Message, frozen=True, tag=True):
+    """What a duplex model said in one tick, s16le at OUTPUT_RATE. `epoch`: of the default lane, when the tick began;
+    `actions`: about the floor, by name (`engines.duplex.base.TurnAction`)."""
+
+    epoch: int
+    pcm: bytes
+    text: str = ""
+    actions: tuple[str, ...] = ()
+    tokens: int = 0
+
+
+class DuplexLost(Message, frozen=True, tag=True):
+    """The duplex model failed; the conversation with it is gone."""
+
+    reason: str
+
+
 ToHost = (
     OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | Warm | UserSpeaks
     | AdoptDraft | CancelResponse | Fence | Frontier
 )  # fmt: skip
 ToSession = (
     SessionOpened | SessionRefused | RecognitionDone | TurnJudged | WorkFailed | TextChunk | Clause | Chunk
-    | CallStarted | CallArguments | CallFinished | Finished | Failed
+    | CallStarted | CallArguments | CallFinished | Finished | Failed | DuplexFrame | DuplexLost
 )  # fmt: skip

@@ -14,6 +14,8 @@ __all__ = ["ModelEntry", "Phase", "Progress", "fetch_models", "missing_models", 
 
 def needs_models(config: Config) -> bool:
     """Whether this graph reads files of the cache; the simulated one does not."""
+    if config.graph.duplex is not None:
+        return False
     return config.vad.engine == "silero" or any(
         spec.engine.startswith("cpu.") for spec in config.graph.stages
     )

@@ -119,7 +119,7 @@ def audio_written(sent: AudioSent) -> events.AudioWritten:
 
 
 def from_host(message: messages.ToSession) -> events.EngineEvent | None:
-    """What the message means to the core; None for the admission answers, which it never sees."""
+    """What the message means to the core; None for what this core never sees."""
     match message:
         case messages.TextChunk():
             return events.TextGenerated(message.response, message.text)
@@ -145,6 +145,8 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
             return events.GenerationFailed(message.response, message.code, message.message)
         case messages.SessionOpened() | messages.SessionRefused():
             return None
+        case messages.DuplexFrame() | messages.DuplexLost():
+            return None  # a `DuplexTask` takes them itself
 
 
 def _clause(message: messages.Clause) -> events.ClauseSpoken:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from engines.model_store import ModelStore
 from session_server.clock import Clock, MonotonicClock, unix_seconds
 from session_server.config import Config
 from session_server.observability.host_report import HostReport
@@ -21,6 +22,7 @@ from session_server.runtime.address import Address as Address
 from session_server.runtime.calls import Calls
 from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 from session_server.runtime.drain import Drain
+from session_server.runtime.duplex_host import DuplexHost
 from session_server.runtime.front import Front
 from session_server.runtime.host import EngineHost
 from session_server.runtime.local_host import LocalHost, stages_not_ready, watch_host
@@ -40,12 +42,18 @@ class Server:
         clock = clock or MonotonicClock()
         store = model_store(config)
         self.metrics = Metrics(version=installed_version(), config=config.scheduler.policy.value)
-        self.host = EngineHost(
-            config.graph, store, config.scheduler, clock, self._deliver, HostReport(self.metrics)
-        )
+        self.host = self._new_host(store, clock)
         secrets = OwnSecrets(ClientSecrets(config.auth.max_secrets))
         port = LocalHost(self.host, secrets, self.metrics)
         self._front = Front(config, port, self.metrics, clock, store, Place(unix_seconds()))
+
+    def _new_host(self, store: ModelStore, clock: Clock) -> EngineHost | DuplexHost:
+        graph, params = self.config.graph, self.config.scheduler
+        if graph.duplex is not None:
+            limit = params.max_sessions
+            return DuplexHost(graph.duplex, store, limit, clock, self._deliver, self.metrics)
+        report = HostReport(self.metrics)
+        return EngineHost(graph, store, params, clock, self._deliver, report)
 
     @property
     def registry(self) -> Registry:
@@ -83,11 +91,15 @@ class Server:
         try:
             await self._front.listen()
             await self.host.start()
-            await self.host.rehearse(self.config.models.voices[0], time.process_time_ns)
+            if isinstance(self.host, EngineHost):
+                await self.host.rehearse(self.config.models.voices[0], time.process_time_ns)
         except BaseException:
             await self.stop()
             raise
-        watch_host(self.host, self.metrics)
+        if isinstance(self.host, EngineHost):
+            watch_host(self.host, self.metrics)
+        else:
+            self.host.watch()
         gc.collect()
         gc.freeze()  # models and code live as long as the process: no need to look at them again
         self._front.open()

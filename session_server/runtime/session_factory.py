@@ -27,6 +27,7 @@ from session_server.protocol import session_config as wire
 from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import parse_extensions
 from session_server.runtime.connection import ConnectionContext
+from session_server.runtime.duplex_task import DuplexTask
 from session_server.runtime.messages import ToHost
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.session_task import SessionServices, SessionTask
@@ -58,7 +59,7 @@ class SessionFactory:
             new_id=new_id,
             metrics=metrics,
             post=post,
-            make_vad=vad_maker(config, store),
+            make_vad=WebRtcVad if config.graph.duplex is not None else vad_maker(config, store),
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
             recorder=recorder,
             hearing=hearing_of(config.graph),
@@ -72,7 +73,8 @@ class SessionFactory:
         if context.intent == wire.TRANSCRIPTION:
             session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)
         model = context.model or model or self._config.server.model
-        return SessionTask(outbox, self._services, context.session_id, model, session)
+        make = SessionTask if self._config.graph.duplex is None else DuplexTask
+        return make(outbox, self._services, context.session_id, model, session)
 
 
 def hearing_of(graph: Graph) -> Hearing:

@@ -27,7 +27,7 @@ from session_server.protocol.client_events import decode_client_event
 from session_server.protocol.frames import encode
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.server_events import ServerEvent, error_of
-from session_server.protocol.session_config import SessionConfig
+from session_server.protocol.session_config import AudioFormat, SessionConfig
 from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
@@ -35,6 +35,7 @@ from session_server.runtime.ears import Ears
 from session_server.runtime.inbox import Entry, Inbox, Sound
 from session_server.runtime.messages import CloseSession, ToSession, UserSpeaks
 from session_server.runtime.recordings import keep_recordings, keep_spoken
+from session_server.runtime.sent_reports import SentReports
 from session_server.runtime.session_services import SessionServices as SessionServices
 from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
@@ -51,6 +52,8 @@ CLOSE_POLICY = 1008
 class SessionTask:
     """An `Endpoint` of a transport, a `Receiver` of the host's messages."""
 
+    core_class: type[Session] = Session
+
     def __init__(
         self,
         outbox: Outbox,
@@ -64,23 +67,17 @@ class SessionTask:
         self._outbox = outbox
         self._services = services
         self._loop = asyncio.get_running_loop()
-        self._config = config
+        self._config = config = self._effective(config)
         self._server_plays = isinstance(outbox, Player)
         chosen = self._settings(config)
         new_id = services.new_id
         if services.recorder is not None:
             services.recorder.head(session_id, chosen, services.params, now)
             new_id = services.recorder.ids(session_id, new_id)
-        self._core = Session(chosen, services.params, new_id, now)
+        self._core = self.core_class(chosen, services.params, new_id, now)
         life_ms = services.params.max_session_ms
         expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
-        self._ears = Ears(
-            config.input.format,
-            services.make_vad(),
-            services.make_echo_guard(),
-            services.params.max_input_ms,
-            apart=self._server_plays,
-        )
+        self._ears = self._new_ears(config.input.format)
         self._voice = Voice(outbox, self._ears.echo, config.output.format)
         self._speller = Speller(
             services.new_id,
@@ -92,6 +89,7 @@ class SessionTask:
             self._voice.starts_at,
         )
         self._timing = TurnTiming(services.metrics, self._core, self._server_plays)
+        self._sent = SentReports(chosen.turn_detection.threshold)
         self._inbox = Inbox()
         self._listening: Iterator[events.Event] | None = None
         self._pumping = False
@@ -102,6 +100,15 @@ class SessionTask:
         self._ended = False
         self._send(self._speller.session_created())
         self._arm()
+
+    def _effective(self, config: SessionConfig) -> SessionConfig:
+        """What of a client's choices holds."""
+        return config
+
+    def _new_ears(self, format: AudioFormat) -> Ears:
+        services = self._services
+        vad, echo = services.make_vad(), services.make_echo_guard()
+        return Ears(format, vad, echo, services.params.max_input_ms, apart=self._server_plays)
 
     @property
     def core(self) -> Session:
@@ -116,10 +123,19 @@ class SessionTask:
     # -- Endpoint
 
     def on_frame(self, frame: str | bytes) -> None:
+        self._hear_rest()
         self._receive(frame)
 
     def on_audio(self, pcm: bytes, rate: int) -> None:
-        self._receive(Sound(pcm, rate))
+        whole = self._ears.gather(pcm, rate)
+        if whole is not None:
+            self._receive(whole)
+
+    def _hear_rest(self) -> None:
+        """What was gathered of a frame counts for whatever comes next."""
+        rest = self._ears.gathered()
+        if rest is not None:
+            self._receive(rest)
 
     def _receive(self, entry: Entry) -> None:
         if self._ended:
@@ -135,9 +151,13 @@ class SessionTask:
         self._arm()
 
     def on_audio_sent(self, sent: AudioSent) -> None:
-        self._voice.sounds(sent.pcm, self._services.clock.now())
-        self._feed(seam.audio_written(sent))
-        self._arm()
+        now = self._services.clock.now()
+        self._voice.sounds(sent.pcm, now)
+        told = self._sent.add(sent, now)
+        for event in told:
+            self._feed(event)
+        if told:
+            self._arm()
 
     def greeting(self) -> bytes:
         """`session.created` as the session is now, for a connection that joins it."""
@@ -251,13 +271,14 @@ class SessionTask:
 
     def _update(self, session: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules
-        config = apply_update(
-            self._config, session, rules, voice_locked=self._core.voice_locked, event_id=event_id
-        )
-        self._config = self._speller.config = config
+        locked = self._core.voice_locked
+        config = apply_update(self._config, session, rules, voice_locked=locked, event_id=event_id)
+        self._config = self._speller.config = config = self._effective(config)
         self._ears.change_format(config.input.format)
         self._voice.format = config.output.format
-        self._feed(events.SettingsChanged(self._settings(config), event_id))
+        settings = self._settings(config)
+        self._sent.threshold = settings.turn_detection.threshold
+        self._feed(events.SettingsChanged(settings, event_id))
 
     def _settings(self, config: SessionConfig) -> SessionSettings:
         services = self._services
@@ -281,11 +302,17 @@ class SessionTask:
         if self._ended:
             return
         now = self._services.clock.now()
+        if self._sent.waiting and not self._sent.may_wait(event, self._core.state):
+            self._tell_sent(now)
         try:
             for action in self._recorded(event, self._core.handle(event, now), now):
                 self._perform(action, now)
         except Exception:
             self._crash(f"{type(event).__name__} could not be handled")
+
+    def _tell_sent(self, now: int) -> None:
+        for event in self._sent.take(now):
+            self._feed(event)
 
     def _recorded(
         self, event: events.Event | None, found: list[actions.Action], now: int
@@ -300,7 +327,7 @@ class SessionTask:
         self._timing.performing(action, now)
         match action:
             case actions.SendAudio():
-                self._voice.say(action, self._speller.event_id(), now)
+                self._voice.say(action, self._speller.event_id, now)
             case actions.PurgeAudio(response_id):
                 self._timing.purged(response_id, self._voice.cut(response_id, now), now)
             case actions.HoldAudio():
@@ -316,16 +343,10 @@ class SessionTask:
             case actions.Count(name, label, value):
                 self._services.metrics.count(name, label, value)
             case (
-                actions.Recognise()
-                | actions.JudgeTurn()
-                | actions.StartGeneration()
-                | actions.WarmPrefix()
-                | actions.AdoptDraft()
-                | actions.CancelGeneration()
-                | actions.RaiseFence()
-                | actions.CancelWork()
-                | actions.ReportFrontier()
-            ):
+                actions.Recognise() | actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
+                | actions.AdoptDraft() | actions.CancelGeneration() | actions.RaiseFence()
+                | actions.CancelWork() | actions.ReportFrontier()
+            ):  # fmt: skip
                 self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
             case _:
                 self._announce(action, now)
@@ -363,7 +384,9 @@ class SessionTask:
         self._timer = None
         if self._ended:
             return
+        self._hear_rest()
         now = self._services.clock.now()
+        self._tell_sent(now)
         try:
             for action in self._recorded(None, self._core.on_deadline(now), now):
                 self._perform(action, now)

@@ -19,10 +19,16 @@ pytestmark = pytest.mark.integration
 TROUBLE = "only counts what should not happen; tests of engine faults and of host_report feed it"
 MOVING = "needs an engine whose state can be moved: tests of host residency and of host_report"
 VIDEO = "comes with video input"
+DUPLEX = "comes with a duplex model: tests/integration/duplex"
 CALLS = "comes with WebRTC calls: test_media_paths"
 WITHOUT_SAMPLES = {
     "webrtc_calls": CALLS,
     "webrtc_send_lateness_seconds": CALLS,
+    "duplex_ticks": DUPLEX,
+    "duplex_ticks_missed": DUPLEX,
+    "duplex_frames_filled": DUPLEX,
+    "duplex_input_dropped_samples": DUPLEX,
+    "duplex_slots": DUPLEX,
     "stuck_sessions": TROUBLE,
     "stage_failures": TROUBLE,
     "runaway_answers": TROUBLE,

@@ -1,0 +1,128 @@
+"""A duplex session's shell: its client's audio goes to the model as it comes, and each tick of the model to the core.
+
+All else is `SessionTask`'s. Settings that mean nothing to a model that takes its turns itself (IGNORED) are not part of the
+effective session: `session.created` and `session.updated` show them as null or empty, whatever the client asked for, and the
+log says so. Nothing is asked of stages, so commands to them are carried out by nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from session_server.core import actions
+from session_server.core.duplex_events import AssistantLost, AssistantSpoke, DuplexEvent
+from session_server.core.duplex_session import DuplexSession
+from session_server.core.session import Session
+from session_server.media import OUTPUT_RATE
+from session_server.observability.logs import session_log
+from session_server.protocol.session_config import AudioFormat, AudioInput, SessionConfig
+from session_server.protocol.tools import ToolChoice
+from session_server.runtime.duplex_ears import DuplexEars
+from session_server.runtime.duplex_messages import ClearHeard, DuplexToHost, HearUser, TakeSeat
+from session_server.runtime.ears import Ears
+from session_server.runtime.messages import DuplexFrame, DuplexLost, ToSession
+from session_server.runtime.session_services import SessionServices
+from session_server.runtime.session_task import SessionTask
+from session_server.transports.base import Outbox
+
+_log = logging.getLogger(__name__)
+
+IGNORED = ("tools", "tool_choice", "input.turn_detection", "input.transcription", "input.noise_reduction")  # fmt: skip
+
+
+def effective(config: SessionConfig) -> SessionConfig:
+    """What of a client's choices holds."""
+    heard = AudioInput(format=config.input.format, turn_detection=None)
+    return msgspec.structs.replace(config, tools=(), tool_choice=ToolChoice(), input=heard)
+
+
+def ignored(config: SessionConfig) -> list[str]:
+    """The names of the choices that do not hold."""
+    holds = effective(config)
+
+    def value(of: object, path: str) -> object:
+        for name in path.split("."):
+            of = getattr(of, name)
+        return of
+
+    return [path for path in IGNORED if value(config, path) != value(holds, path)]
+
+
+class DuplexTask(SessionTask):
+    """An `Endpoint` and `Receiver` as `SessionTask` is."""
+
+    core_class: type[Session] = DuplexSession
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        services: SessionServices,
+        session_id: str,
+        model: str,
+        config: SessionConfig,
+    ) -> None:
+        # the host of a duplex graph takes these too
+        self._to_model = cast("Callable[[DuplexToHost], None]", services.post)
+        super().__init__(outbox, services, session_id, model, config)
+        settings = self._settings(self._config)
+        self._to_model(TakeSeat(session_id, settings.instructions, settings.voice))
+
+    def _effective(self, config: SessionConfig) -> SessionConfig:
+        names = ", ".join(ignored(config))
+        if names:
+            session_log(_log, self.session_id).info(
+                "not used, since the model takes its turns itself: %s", names
+            )
+        return effective(config)
+
+    def _new_ears(self, format: AudioFormat) -> Ears:
+        limit, apart = self._services.params.max_input_ms, self._server_plays
+        return DuplexEars(format, limit, apart, OUTPUT_RATE, self._give)
+
+    def _give(self, pcm: bytes) -> None:
+        if pcm:
+            self._to_model(HearUser(self.session_id, pcm))
+
+    # -- the model
+
+    def on_message(self, message: ToSession) -> None:
+        match message:
+            case DuplexFrame(_, epoch, pcm, text, floor, tokens):
+                self._bring(AssistantSpoke(epoch, pcm, text, floor, tokens))
+            case DuplexLost(_, reason):
+                self._bring(AssistantLost(reason))
+            case _:
+                super().on_message(message)
+
+    def _bring(self, event: DuplexEvent) -> None:
+        core = self._core
+        assert isinstance(core, DuplexSession)
+        if self._ended:
+            return
+        now = self._services.clock.now()
+        try:
+            for action in core.duplex(event, now):
+                self._perform(action, now)
+        except Exception:
+            self._crash("what the model brought could not be handled")
+        self._arm()
+
+    # -- the core's actions
+
+    def _perform(self, action: actions.Action, now: int) -> None:
+        match action:
+            case (
+                actions.Recognise() | actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
+                | actions.AdoptDraft() | actions.CancelGeneration() | actions.CancelWork()
+                | actions.ReportFrontier()
+            ):  # fmt: skip
+                self._timing.performing(action, now)
+            case actions.AnnounceInputCleared():
+                self._to_model(ClearHeard(self.session_id))
+                super()._perform(action, now)
+            case _:
+                super()._perform(action, now)
