@@ -31,6 +31,7 @@ from engines.cpu.asr_audio import Samples, is_silent, parts, samples_of
 from engines.cpu.memory import give_back
 from engines.cpu.moonshine import Moonshine, Recognised
 from engines.model_store import ModelStore
+from engines.stepping import require_new
 from session_server.errors import EngineFault
 from session_server.media import INPUT_RATE
 
@@ -88,6 +89,7 @@ class AsrEngine:
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, UtteranceJob):
             raise ValueError(f"ASR takes an UtteranceJob, not {type(job).__name__}")
+        require_new(self._jobs, key)
         self._jobs[key] = job
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:

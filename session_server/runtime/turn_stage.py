@@ -22,6 +22,7 @@ from engines.base import (
 )
 from engines.model_files import TURN
 from engines.model_store import ModelStore
+from engines.stepping import require_new, step_each
 
 Judge = Callable[[bytes], float]
 """s16le at INPUT_RATE -> probability that the speaker has finished."""
@@ -47,18 +48,18 @@ class TurnStage:
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, UtteranceJob):
             raise ValueError(f"the turn stage judges utterances, not {type(job).__name__}")
+        require_new(self._jobs, key)
         self._jobs[key] = job
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         """Nothing: an utterance comes whole."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return [self._judge_one(request.key) for request in batch]
+        return step_each(batch, self._jobs, self._judge_one)
 
-    def _judge_one(self, key: JobKey) -> StepResult:
-        job = self._jobs.get(key)
-        if job is None or self._judge is None:
-            return StepResult(key, error="nothing to judge")
+    def _judge_one(self, key: JobKey, job: UtteranceJob, max_units: int) -> StepResult:
+        if self._judge is None:
+            return StepResult(key, error="the model is not loaded")
         probability = self._judge(job.pcm)
         return StepResult(key, TurnJudgement(probability), units=1, finished=True)
 
@@ -76,7 +77,7 @@ def create(options: Mapping[str, object], store: ModelStore) -> SteppedEngine:
         raise ValueError(f"the turn stage has no option {sorted(options)[0]!r}")
 
     def load_model() -> Judge:
-        from session_server.audio.turn_model import SmartTurn
+    from session_server.audio.turn_model import SmartTurn
 
         model = SmartTurn(store.path(TURN))
         return lambda pcm: model.probability(np.frombuffer(pcm, dtype="<i2"))

@@ -12,8 +12,6 @@ from engines.base import (
     ChatMessage,
     ClauseJob,
     FunctionSpec,
-    JobKey,
-    NoCapacity,
     Pcm,
     Spectra,
     Speech,
@@ -28,13 +26,22 @@ from engines.base import (
     TurnJudgement,
     UtteranceJob,
 )
+from engines.conformance.stepped_checks import (
+    CHECKS,
+    Check,
+    an_engine_that_was_closed_can_be_loaded_again,
+    storm,
+)
+from engines.conformance.stepped_kit import SteppedKit, said
 from engines.model_store import ModelStore
 from engines.registry import factory
 from session_server.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.unit
 
-SIM = {stage: f"sim.{stage.value}" for stage in Stage if stage is not Stage.VISION}
+SIM: Mapping[Stage, str] = {
+    stage: f"sim.{stage.value}" for stage in Stage if stage is not Stage.VISION
+}
 REAL = {
     Stage.ASR: "cpu.moonshine",
     Stage.THINKER: "cpu.smollm2",
@@ -42,7 +49,12 @@ REAL = {
     Stage.CODEC: "cpu.hibari_codec",
     Stage.VOCODER: "cpu.hibari_vocoder",
 }
-CLAUSE = "The weather is mild today. It will rain at 10:30."
+CLAUSES = (
+    "The weather is mild today. It will rain at 10:30.",
+    "Yes.",
+    "There is a train at noon, and another one in the evening.",
+)
+QUESTIONS = ("What is the capital of France?", "Who are you?", "Name a colour, please.")
 OPTIONS: Mapping[str, Mapping[str, object]] = {"cpu.smollm2": {"slots": 2, "context": 512}}
 SPEECH = (Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 FED = {Stage.CODEC, Stage.VOCODER}
@@ -63,69 +75,56 @@ class Kit:
     names: Mapping[Stage, str]
     store: ModelStore
     loaded: dict[Stage, SteppedEngine] = field(default_factory=dict)
+    made: dict[tuple[Stage, int], list[object]] = field(default_factory=dict)
 
     def engine(self, stage: Stage) -> SteppedEngine:
         if stage not in self.loaded:
-            name = self.names[stage]
-            engine = factory(name)(OPTIONS.get(name, {}), self.store)
+            engine = self.create(stage)
             engine.load()
             self.loaded[stage] = engine
         return self.loaded[stage]
 
-    def job(self, stage: Stage) -> object:
+    def create(self, stage: Stage) -> SteppedEngine:
+        name = self.names[stage]
+        return factory(name)(OPTIONS.get(name, {}), self.store)
+
+    def job(self, stage: Stage, n: int) -> object:
         if stage is Stage.THINKER:
-            return ThinkJob(
-                "Be brief.", (ChatMessage("user", "What is the capital of France?"),), max_tokens=8
-            )
+            return ThinkJob("Be brief.", (ChatMessage("user", QUESTIONS[n % 3]),), max_tokens=8)
         if stage is Stage.TALKER:
-            return ClauseJob(CLAUSE, "heart")
+            return ClauseJob(CLAUSES[n % 3], "heart")
         if stage in FED:
             return SpeechJob("heart")
-        tone = 8000 * np.sin(np.arange(16000) * 0.2)
+        tone = 8000 * np.sin(np.arange(16000) * 0.2 * (1 + n % 3))
         return UtteranceJob(tone.astype("<i2").tobytes())
 
-    def payloads(self, stage: Stage) -> list[object]:
-        """What is fed to a job of `stage`, in order."""
+    def payloads(self, stage: Stage, n: int) -> list[object]:
+        """What is fed to job n of `stage`, in order; made once."""
         if stage not in FED:
             return []
-        talker, key = self.engine(Stage.TALKER), JobKey("feeder", "talker")
-        speech = run(talker, key, ClauseJob(CLAUSE, "heart"), [], 1)[0].output
+        if (stage, n % 3) not in self.made:
+            self.made[stage, n % 3] = self._make(stage, n % 3)
+        return self.made[stage, n % 3]
+
+    def _make(self, stage: Stage, n: int) -> list[object]:
+        speech = self.results(Stage.TALKER, n, 1)[0].output
         assert isinstance(speech, Speech)
         if stage is Stage.CODEC:
             return [speech.frames]
-        codec = self.engine(Stage.CODEC)
-        results = run(codec, JobKey("feeder", "codec"), SpeechJob("heart"), [speech.frames], 11)
+        results = self.results(Stage.CODEC, n, 11)
         return [r.output.payload for r in results if isinstance(r.output, Spectra)]
 
+    def tools(self, stage: Stage) -> SteppedKit:
+        return SteppedKit(
+            lambda: self.create(stage),
+            lambda n: self.job(stage, n),
+            lambda n: self.payloads(stage, n),
+            same,
+            held=lambda engine: len(engine._jobs),  # type: ignore[attr-defined]
+        )
 
-def run(
-    engine: SteppedEngine, key: JobKey, job: object, payloads: list[object], max_units: int
-) -> list[StepResult]:
-    """All results of one job by itself; the job is released at the end."""
-    engine.start(key, job)
-    for i, payload in enumerate(payloads):
-        engine.feed(key, payload, i + 1 == len(payloads))
-    results: list[StepResult] = []
-    while not results or not results[-1].finished:
-        results += engine.step([StepRequest(key, max_units)])
-        assert results[-1].error is None
-        assert len(results) < 2000
-    engine.release(key)
-    return results
-
-
-def text_of(results: list[StepResult]) -> object:
-    """What a job said, in a form that does not depend on how it was stepped."""
-    outputs = [r.output for r in results if r.output is not None]
-    if isinstance(outputs[0], TokenOutput):
-        return "".join(o.text or "" for o in outputs if isinstance(o, TokenOutput))
-    if isinstance(outputs[0], Pcm):
-        return b"".join(o.pcm for o in outputs if isinstance(o, Pcm))
-    if isinstance(outputs[0], Speech):
-        return [(o.units, o.samples, o.words) for o in outputs if isinstance(o, Speech)]
-    if isinstance(outputs[0], Spectra):
-        return sum(o.units for o in outputs if isinstance(o, Spectra))
-    return outputs
+    def results(self, stage: Stage, n: int, max_units: int) -> list[StepResult]:
+        return self.tools(stage).run(self.engine(stage), n, max_units)
 
 
 def same(one: object, other: object) -> bool:
@@ -175,46 +174,34 @@ def case(request: pytest.FixtureRequest) -> tuple[Kit, Stage]:
     return kit, stage
 
 
-def keys(n: int) -> Iterator[JobKey]:
-    for i in range(n):
-        yield JobKey(f"s{i}", f"w{i}")
-
-
-def held(engine: SteppedEngine) -> int:
-    """How many jobs the engine's table holds."""
-    return len(engine._jobs)  # type: ignore[attr-defined]
-
-
-def test_the_engine_says_what_it_is(case: tuple[Kit, Stage]) -> None:
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract(case: tuple[Kit, Stage], check: Check) -> None:
     kit, stage = case
-    engine = kit.engine(stage)
-    assert isinstance(engine, SteppedEngine)
-    capabilities = engine.capabilities
+    check(kit.tools(stage), kit.engine(stage))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_much_at_once_in_random_order(case: tuple[Kit, Stage], seed: int) -> None:
+    kit, stage = case
+    storm(kit.tools(stage), kit.engine(stage), seed, moves=40)
+
+
+@pytest.mark.parametrize("stage", SIM, ids=SIM.values())
+def test_an_engine_that_was_closed_can_be_loaded_again(sim: Kit, stage: Stage) -> None:
+    an_engine_that_was_closed_can_be_loaded_again(sim.tools(stage))
+
+
+def test_the_engine_is_of_its_stage(case: tuple[Kit, Stage]) -> None:
+    kit, stage = case
+    capabilities = kit.engine(stage).capabilities
     assert capabilities.stage is stage
-    assert capabilities.max_batch >= 1
-    assert (capabilities.unit_samples > 0) == (capabilities.unit_rate > 0) == (stage in SPEECH)
+    assert (capabilities.unit_samples > 0) == (stage in SPEECH)
     assert (capabilities.context_tokens > 0) == (stage is Stage.THINKER)
-
-
-def test_every_request_gets_one_result_in_order(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    engine, jobs = kit.engine(stage), list(keys(2))
-    payloads = kit.payloads(stage)
-    for key in jobs:
-        engine.start(key, kit.job(stage))
-        for i, payload in enumerate(payloads):
-            engine.feed(key, payload, i + 1 == len(payloads))
-    batch = [StepRequest(key, 8) for key in reversed(jobs)]
-    results = engine.step(batch)
-    assert [r.key for r in results] == [r.key for r in batch]
-    assert all(r.error is None for r in results)
-    for key in jobs:
-        engine.release(key)
 
 
 def test_outputs_are_of_the_stages_kind_and_units_are_counted(case: tuple[Kit, Stage]) -> None:
     kit, stage = case
-    results = run(kit.engine(stage), JobKey("s", "w"), kit.job(stage), kit.payloads(stage), 7)
+    results = kit.results(stage, 0, 7)
     outputs = [r.output for r in results if r.output is not None]
     assert outputs
     assert all(isinstance(o, OUTPUT[stage]) for o in outputs)
@@ -223,7 +210,6 @@ def test_outputs_are_of_the_stages_kind_and_units_are_counted(case: tuple[Kit, S
             assert result.output.units == result.units
         if stage in FED or stage is Stage.THINKER:
             assert 0 <= result.units <= 7
-    assert [r.finished for r in results] == [False] * (len(results) - 1) + [True]
 
 
 def test_speech_is_as_long_as_its_units_say(case: tuple[Kit, Stage]) -> None:
@@ -231,142 +217,22 @@ def test_speech_is_as_long_as_its_units_say(case: tuple[Kit, Stage]) -> None:
     if stage not in SPEECH:
         pytest.skip("not a speech stage")
     hop = kit.engine(Stage.TALKER).capabilities.unit_samples
-    talked = run(kit.engine(Stage.TALKER), JobKey("a", "b"), ClauseJob(CLAUSE, "heart"), [], 1)
-    speech = talked[0].output
+    speech = kit.results(Stage.TALKER, 0, 1)[0].output
     assert isinstance(speech, Speech)
     assert speech.samples == speech.units * hop > 0
-    results = run(kit.engine(stage), JobKey("c", "d"), kit.job(stage), kit.payloads(stage), 13)
+    results = kit.results(stage, 0, 13)
     assert sum(r.units for r in results) == speech.units
     if stage is Stage.VOCODER:
-        assert len(text_of(results)) == 2 * speech.samples  # type: ignore[arg-type]
-
-
-def test_step_sizes_do_not_change_what_is_said(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    payloads = kit.payloads(stage)
-    said = [
-        text_of(run(kit.engine(stage), JobKey("s", f"w{n}"), kit.job(stage), payloads, n))
-        for n in (3, 16, 100_000)
-    ]
-    assert same(said[0], said[1])
-    assert same(said[0], said[2])
-
-
-def test_neighbours_in_a_batch_do_not_hear_each_other(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    engine, payloads = kit.engine(stage), kit.payloads(stage)
-    alone = text_of(run(engine, JobKey("s", "w"), kit.job(stage), payloads, 5))
-    first, second = keys(2)
-    for key in (first, second):
-        engine.start(key, kit.job(stage))
-        for i, payload in enumerate(payloads):
-            engine.feed(key, payload, i + 1 == len(payloads))
-    got: dict[JobKey, list[StepResult]] = {first: [], second: []}
-    waiting = [first, second]
-    while waiting:
-        sizes = {first: 5, second: 3}
-        for result in engine.step([StepRequest(key, sizes[key]) for key in waiting]):
-            got[result.key].append(result)
-        waiting = [key for key in waiting if not got[key][-1].finished]
-    engine.release(first)
-    engine.release(second)
-    assert same(text_of(got[first]), alone)
-    assert same(text_of(got[second]), alone)
-
-
-@pytest.mark.parametrize("steps_before", [0, 1, 2])
-def test_nothing_comes_after_a_release_and_nothing_is_kept(
-    case: tuple[Kit, Stage], steps_before: int
-) -> None:
-    kit, stage = case
-    engine, key = kit.engine(stage), JobKey("gone", f"w{steps_before}")
-    payloads = kit.payloads(stage)
-    before = held(engine)
-    engine.start(key, kit.job(stage))
-    for payload in payloads[:1]:
-        engine.feed(key, payload, False)
-    for _ in range(steps_before):
-        engine.step([StepRequest(key, 2)])
-    engine.release(key)
-    engine.release(key)
-    for payload in payloads[1:] or [None]:
-        engine.feed(key, payload, True)
-    (result,) = engine.step([StepRequest(key, 100)])
-    assert (result.key, result.output, result.units, result.error) == (key, None, 0, None)
-    assert held(engine) == before
-
-
-def test_unknown_keys_are_harmless(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    engine, key, stranger = kit.engine(stage), JobKey("s", "w"), JobKey("never", "started")
-    payloads = kit.payloads(stage)
-    engine.release(stranger)
-    engine.feed(stranger, payloads[0] if payloads else None, True)
-    engine.start(key, kit.job(stage))
-    for i, payload in enumerate(payloads):
-        engine.feed(key, payload, i + 1 == len(payloads))
-    results = engine.step([StepRequest(stranger, 4), StepRequest(key, 4)])
-    engine.release(key)
-    assert [r.key for r in results] == [stranger, key]
-    assert (results[0].output, results[0].units) == (None, 0)
-    assert results[1].error is None
-
-
-def test_a_job_of_the_wrong_kind_is_refused(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    engine = kit.engine(stage)
-    before = held(engine)
-    with pytest.raises(ValueError, match=r"\w"):
-        engine.start(JobKey("s", "wrong"), object())
-    assert held(engine) == before
-
-
-def test_slots_are_bounded_and_come_free(case: tuple[Kit, Stage]) -> None:
-    kit, stage = case
-    engine = kit.engine(stage)
-    slots = engine.capabilities.slots
-    if slots is None:
-        pytest.skip("this engine has no slots")
-    jobs = list(keys(slots))
-    for key in jobs:
-        engine.start(key, kit.job(stage))
-    with pytest.raises(NoCapacity):
-        engine.start(JobKey("one", "too many"), kit.job(stage))
-    engine.release(jobs[0])
-    engine.start(JobKey("now", "fits"), kit.job(stage))
-    for key in [*jobs, JobKey("now", "fits")]:
-        engine.release(key)
-
-
-def test_an_input_that_is_not_ready_gives_an_empty_unfinished_result(
-    case: tuple[Kit, Stage],
-) -> None:
-    kit, stage = case
-    if stage not in FED:
-        pytest.skip("this stage is not fed")
-    engine, key = kit.engine(stage), JobKey("s", "early")
-    engine.start(key, kit.job(stage))
-    (result,) = engine.step([StepRequest(key, 8)])
-    assert (result.output, result.units, result.finished, result.error) == (None, 0, False, None)
-    engine.feed(key, None, True)
-    (result,) = engine.step([StepRequest(key, 8)])
-    engine.release(key)
-    assert (result.output, result.units, result.finished) == (None, 0, True)
+        assert len(said(results)) == 2 * speech.samples  # type: ignore[arg-type]
 
 
 def test_one_jobs_failure_leaves_its_neighbours_alone() -> None:
+    feeder = Kit(SIM, ModelStore(Path("no-models")))
     for stage, name in SIM.items():
-        kit = Kit({**SIM, stage: name}, ModelStore(Path("no-models")))
-        engine = factory(name)({"fail_job_at_step": 1}, kit.store)
+        engine = factory(name)({"fail_job_at_step": 1}, feeder.store)
         engine.load()
-        kit.loaded[stage] = engine
-        feeder = Kit(SIM, kit.store)
-        first, second = keys(2)
-        payloads = feeder.payloads(stage)
-        for key in (first, second):
-            engine.start(key, kit.job(stage))
-            for i, payload in enumerate(payloads):
-                engine.feed(key, payload, i + 1 == len(payloads))
+        tools = feeder.tools(stage)
+        first, second = tools.start(engine, 0), tools.start(engine, 1)
         results = engine.step([StepRequest(first, 4), StepRequest(second, 4)])
         assert [r.error is None for r in results] == [False, True], name
 
@@ -376,7 +242,10 @@ def test_a_forced_call_is_one_valid_call() -> None:
     job = ThinkJob(
         "", (ChatMessage("user", "hello"),), (FunctionSpec("get_weather", "", schema),), "required"
     )
-    engine = factory("sim.thinker")({}, ModelStore(Path("no-models")))
-    engine.load()
-    said = text_of(run(engine, JobKey("s", "w"), job, [], 64))
-    assert said == '<tool_call>{"name": "get_weather", "arguments": {"city": ""}}</tool_call>'
+    kit = Kit(SIM, ModelStore(Path("no-models")))
+    results = SteppedKit(lambda: kit.create(Stage.THINKER), lambda n: job).run(
+        kit.engine(Stage.THINKER), 0, 64
+    )
+    assert (
+        said(results) == '<tool_call>{"name": "get_weather", "arguments": {"city": ""}}</tool_call>'
+    )

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engines.base import ClauseJob, JobKey, StepRequest, TurnJudgement, UtteranceJob
+from engines.conformance.stepped_checks import (
+    CHECKS,
+    an_engine_that_was_closed_can_be_loaded_again,
+)
+from engines.conformance.stepped_kit import SteppedKit
 from engines.model_store import ModelStore
 from session_server.runtime.turn_stage import TurnStage, create
 
@@ -30,8 +35,22 @@ def test_one_step_judges_the_whole_utterance_and_forgets_it_on_release():
     stage.release(KEY)
     stage.release(KEY)
     (result,) = stage.step([StepRequest(KEY, 1)])
-    assert result.error
+    assert (result.output, result.units, result.error) == (None, 0, None)
     stage.close()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract_of_stepped_engines(check):
+    kit = SteppedKit(
+        lambda: TurnStage(lambda: lambda pcm: len(pcm) / 100),
+        lambda n: UtteranceJob(bytes(2 * n + 2)),
+        held=lambda engine: len(engine._jobs),
+    )
+    stage = kit.create()
+    stage.load()
+    check(kit, stage)
+    stage.close()
+    an_engine_that_was_closed_can_be_loaded_again(kit)
 
 
 def test_only_utterances_are_judged():
