@@ -77,7 +77,7 @@ def create(options: Mapping[str, object], store: ModelStore) -> SteppedEngine:
         raise ValueError(f"the turn stage has no option {sorted(options)[0]!r}")
 
     def load_model() -> Judge:
-    from session_server.audio.turn_model import SmartTurn
+        from session_server.audio.turn_model import SmartTurn
 
         model = SmartTurn(store.path(TURN))
         return lambda pcm: model.probability(np.frombuffer(pcm, dtype="<i2"))
