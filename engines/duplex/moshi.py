@@ -110,7 +110,7 @@ class MoshiEngine:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """Two ticks of silence: what is compiled or captured is so before the first conversation."""
+        """Three ticks of silence: what is compiled or captured is so before the first conversation."""
         everyone = torch.ones(self._options.slots, dtype=torch.bool)
         for _ in range(3):
             self.batch.step(torch.zeros(self._options.slots, 1, FRAME_SAMPLES), everyone)

@@ -3,7 +3,7 @@
 Owns the modules' streaming state. A tick is `Mimi.encode` of the users' frames, `LMGen.step`, `Mimi.decode` of what it
 says, each under an execution mask: rows of other slots go along and move nothing. Invariants:
 
-* The codec decodes only rows whose tokens are there: the model's delays leave the first two ticks of a slot without.
+* The codec decodes only rows whose tokens are there: the model's delays leave a slot's first ticks without.
 * A slot's first frame is encoded, and then its codec state begins anew: to the model that frame lies in the past
   (as in moshi's own server).
 * A slot that begins is reset in every module, its keys and values forgotten.
