@@ -18,6 +18,7 @@ from typing import assert_never
 from engines.graph import Graph
 from engines.model_store import ModelStore
 from session_server.clock import Clock
+from session_server.runtime.graph_fit import require_fit
 from session_server.runtime.host_metrics import HostMetrics, NoMetrics
 from session_server.runtime.messages import (
     AdoptDraft,
@@ -112,9 +113,14 @@ class EngineHost:
         loads = [runner.start() for runner in self._stages.runners.values()]
         results = await asyncio.gather(*loads, return_exceptions=True)
         failed = [result for result in results if isinstance(result, BaseException)]
-        if failed:
+        runners = self._stages.runners.items()
+        try:
+            if failed:
+                raise failed[0]
+            require_fit(self._stages.graph, {stage: r.capabilities for stage, r in runners})
+        except BaseException:
             await self.stop()
-            raise failed[0]
+            raise
 
     async def rehearse(self, voice: str, processor: Callable[[], int] | None = None) -> None:
         """Learn what steps cost before anybody comes, where engines work on threads of this process; elsewhere nothing.

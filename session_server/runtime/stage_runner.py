@@ -39,7 +39,7 @@ from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Choice, WorkItem
 
 _LOG = logging.getLogger(__name__)
-_LOAD_LIMIT_S = 120.0
+_LOAD_LIMIT_S = 900.0  # tens of gigabytes of weights
 _IDLE_STEPS = 256
 """Steps in a row that may bring nothing before the job counts as stuck."""
 

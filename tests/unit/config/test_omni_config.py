@@ -1,0 +1,68 @@
+"""The Omni configuration is whole: its graph has the shape of its engines, and each option is one that the engine knows."""
+
+from pathlib import Path
+
+import pytest
+
+from engines.base import Capabilities, Stage
+from engines.graph import EdgeUnit, Graph
+from session_server.config import load
+from session_server.errors import ConfigError
+from session_server.runtime.graph_fit import require_fit
+from session_server.runtime.session_factory import hearing_of
+
+pytestmark = pytest.mark.unit
+
+
+def test_it_has_three_stages_and_hears_by_itself():
+    graph = load(Path("qwen3-omni.yaml")).config.graph
+    assert [spec.stage for spec in graph.stages] == [Stage.THINKER, Stage.TALKER, Stage.VOCODER]
+    assert [edge.unit for edge in graph.edges] == [EdgeUnit.TOKEN, EdgeUnit.FRAME]
+    hearing = hearing_of(graph)
+    assert hearing.natively
+    assert not hearing.words
+
+
+def test_recognition_beside_it_is_for_the_words_alone():
+    stages = {
+        "asr": {"engine": "sim.asr"},
+        "thinker": {"engine": "sim.thinker", "hears": True},
+        "talker": {"engine": "sim.talker"},
+        "vocoder": {"engine": "sim.vocoder"},
+    }
+    edges = [
+        {"from": "thinker", "to": "talker", "capacity": 8},
+        {"from": "talker", "to": "vocoder", "capacity": 8},
+    ]
+    hearing = hearing_of(Graph.from_mapping({"stages": stages, "edges": edges}))
+    assert hearing.natively
+    assert hearing.words
+    stages["talker"]["hears"] = True
+    with pytest.raises(ConfigError, match=r"graph\.stages\.talker\.hears: only the thinker"):
+        Graph.from_mapping({"stages": stages, "edges": edges})
+
+
+def test_an_engine_that_cannot_do_its_part_of_the_graph_is_named():
+    graph = load(Path("qwen3-omni.yaml")).config.graph
+    deaf, hears = Capabilities(Stage.THINKER, 1), Capabilities(Stage.THINKER, 1, hears=True)
+    clauses = Capabilities(Stage.TALKER, 1)
+    frames = Capabilities(Stage.TALKER, 1, streams_text=True)
+    require_fit(graph, {Stage.THINKER: hears, Stage.TALKER: frames})
+    with pytest.raises(ConfigError, match=r"thinker\.hears: omni\.qwen3_thinker takes no audio"):
+        require_fit(graph, {Stage.THINKER: deaf, Stage.TALKER: frames})
+    with pytest.raises(ConfigError, match=r"graph\.stages\.codec: this stage is missing"):
+        require_fit(graph, {Stage.THINKER: hears, Stage.TALKER: clauses})
+    classic = load(Path("sim.yaml")).config.graph
+    with pytest.raises(ConfigError, match=r"makes frames for the vocoder itself"):
+        require_fit(classic, {Stage.THINKER: deaf, Stage.TALKER: frames})
+
+
+def test_each_option_is_known_to_its_engine():
+    pytest.importorskip("torch")
+    from engines.model_store import ModelStore
+    from engines.registry import factory
+
+    for spec in load(Path("qwen3-omni.yaml")).config.graph.stages:
+        engine = factory(spec.engine)(spec.options, ModelStore())
+        assert engine.capabilities.stage is spec.stage
+        assert engine.capabilities.max_batch == spec.max_batch
