@@ -1,0 +1,64 @@
+"""A graph of `kind: duplex`, what does not go with it, and the shipped files of this kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engines.duplex.registry import DUPLEX
+from engines.graph import Graph
+from session_server.config import load
+from session_server.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("name", ["moshi", "sim-duplex"])
+def test_the_shipped_files_hold(name: str) -> None:
+    config = load(Path(f"configs/{name}.yaml"))
+    spec = config.config.graph.duplex
+    assert spec is not None
+    assert spec.engine in DUPLEX
+    assert not config.config.graph.stages
+    shown = {setting.key for setting in config.settings()}
+    assert {"graph.kind", "graph.engine", "graph.options.slots"} <= shown
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"engine": ""}, "graph.engine: must name a duplex engine"),
+        ({"stages": {}}, "graph.stages: unknown key of a duplex graph"),
+        ({"options": [1]}, "graph.options: must be a mapping"),
+        ({"tick_limit_s": 0}, "graph.tick_limit_s: must be seconds"),
+        ({"load_limit_s": True}, "graph.load_limit_s: must be seconds"),
+    ],
+)
+def test_a_wrong_key_is_named(change: dict[str, Any], complaint: str) -> None:
+    good = {"kind": "duplex", "engine": "sim.duplex"}
+    assert Graph.from_mapping(good).duplex is not None
+    with pytest.raises(ConfigError, match=complaint):
+        Graph.from_mapping({**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("server.workers", 2), ("observability.record_file", "record.jsonl")]
+)
+def test_what_does_not_go_with_a_duplex_graph_is_named(flag: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=flag):
+        load(Path("configs/sim-duplex.yaml"), flags={flag: value})
+
+
+def test_every_option_of_moshi_is_in_its_file() -> None:
+    text = Path("engines/duplex/moshi.py").read_text()
+    declared = text.partition("class MoshiOptions:")[2].partition("\n\n\n")[0]
+    names = {
+        line.strip().split(":")[0]
+        for line in declared.splitlines()
+        if ": " in line and " = " in line
+    }
+    written = yaml.safe_load(Path("configs/moshi.yaml").read_text())["graph"]["options"]
+    assert names == set(written)
