@@ -40,7 +40,7 @@ MODULES = tuple(
         ),
         (
             "session_server/scheduler",
-            "chunking cost_model credits demand lead_cap playhead policy policy_deadline policy_fcfs policy_liveserve"
+            "beginnings chunking cost_model credits demand lead_cap playhead policy policy_deadline policy_fcfs policy_liveserve"
             " stage_queue urgency",
         ),
         (

@@ -52,7 +52,9 @@ class SchedulerParams:
     first_audio_s: float = 1.0
     nearly_dry_s: float = 0.4
     begin_lead_s: float = 0.0
+    rush_lead_s: float = 0.0
     late_lead_s: float = 0.0
+    rush_cap_s: float = 0.0
     pressing_s: float = 0.2
     urgent_share: float = 0.25
     prefill_rule: bool = True
@@ -124,6 +126,15 @@ class SchedulerParams:
     @property
     def begin_lead_ns(self) -> int:
         return int(self.begin_lead_s * NS_PER_S)
+
+    @property
+    def rush_lead_ns(self) -> int:
+        return int(self.rush_lead_s * NS_PER_S)
+
+    @property
+    def rush_cap_ns(self) -> int:
+        """At least `lead_cap_ns`."""
+        return int(max(self.rush_cap_s, self.lead_cap_s) * NS_PER_S)
 
     @property
     def late_lead_ns(self) -> int:

@@ -94,6 +94,16 @@ class Band:
             last = bisect_left(entries, (high,), first, last)
         return Run(map(_ITEM, entries[first:last]))
 
+    def count(self, low: int, high: int) -> int:
+        """Items whose order is in low..high (high excluded), in all lanes."""
+        lanes = self._lanes.values()
+        return sum(bisect_left(lane, (high,)) - bisect_left(lane, (low,)) for lane in lanes)
+
+    def middle(self) -> WorkItem | None:
+        """Of those that hold their slots, the one in the middle of the order."""
+        lane = self._lanes.get(0)
+        return lane[len(lane) // 2][2] if lane else None
+
     def _one(
         self, number: int, entries: list[Entry], first: int, high: int | None
     ) -> Iterator[WorkItem]:

@@ -8,13 +8,15 @@ Tier 2    first audio that cannot be in time any more: it must not make others l
 Tier 3    playing with comfortable slack (longer than any first answer may take)
 Below them partial recognitions by due time, then drafts by arrival.
 
-A stage is *behind* when more is ready than a batch holds; then what goes first decides who loses. Loss is concentrated:
-* At the talker, where speech begins, listeners come first until they have `begin_lead_s` (for less, chunks are small and cost
-  the vocoder more than it has), then answers in time, then listeners until `late_lead_s`, then one late answer, then the other
-  listeners, and hopeless answers get what is left: each that began would make one that is in time hopeless. So as long as there
-  is too much, some wait, `starve_s` at most, and all others are whole.
+A stage is *behind* when more is ready than a batch holds; then what goes first decides who loses.
+* At the talker, where speech begins, as many answers begin as it has places for (`beginnings.py`), those in time first; nobody
+  who is not nearly dry goes before them, and listeners share what is left, the driest first. As long as hardly anybody is lost (a
+  passing rush) leads may be spent down to `rush_lead_s` and a late answer goes next, one in a step. Once some are, who waits is
+  chosen: leads stay near `begin_lead_s` (for less, chunks are small and cost the vocoder more than it has), late answers wait until
+  listeners are `late_lead_s` ahead, and lost ones (2 s late) get what is left over: each that began would make one in time late.
+  So as long as there is too much some wait, `starve_s` at most, and all others are whole.
 * First audio is in time while its whole way down, by the estimates, is: one that cannot be would only make the next one late.
-* At the last stage, where work is done already, late first audio goes before comfortable listeners, hopeless after them.
+* At the last stage, where work is done already, late first audio goes before comfortable listeners, lost answers after them.
 
 A larger batch is a longer step for everyone in it. So while anyone is pressed (nearly dry, or awaited with hardly any slack),
 what can wait (comfortable slack, drafts) gets at most a share of a batch that is not full; it is served when nobody is.
@@ -28,6 +30,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
+from session_server.scheduler.beginnings import Beginnings
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import REAL_AGES, Bands, items
 from session_server.scheduler.run import Run
@@ -37,8 +40,10 @@ _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
 Group = list[WorkItem] | Iterator[WorkItem]
 _NOBODY = Run()
 _LATEST = attrgetter("latest_ns")
-_HOPELESS = 3
+_LOST = 3
 """First audio that is overdue by so many times its objective (2 s after the turn for one of 0.5 s) waits longest."""
+_RUSH = 1
+"""So many lost answers may wait in a rush that passes; more are overload. They stay until it is over, so nothing flutters."""
 
 
 class DeadlinePolicy:
@@ -57,13 +62,14 @@ class DeadlinePolicy:
         self._share = params.urgent_share
         self._starve_ns = params.starve_ns
         self._tried_ns = params.first_audio_ns // 2
-        self._limit_ns = _HOPELESS * params.first_audio_ns + self._tried_ns
+        self._limit_ns = _LOST * params.first_audio_ns + self._tried_ns
         self._late_rule = params.late_rule
-        begin = params.begin_lead_ns if entry else 0
-        if last and params.late_rule:
-            begin = 3 * params.pressing_ns // 4
-        self._begin_ns = max(self._nearly_dry_ns, begin)
-        self._late_lead_ns = max(self._comfortable_ns, self._begin_ns, params.late_lead_ns)
+        kept = 3 * params.pressing_ns // 4 if last and params.late_rule else 0
+        self._kept_ns = max(self._nearly_dry_ns, kept)
+        self._leads_ns = params.rush_lead_ns, params.begin_lead_ns
+        self._late_lead_ns = params.late_lead_ns
+        crowds = entry and params.late_rule and params.begin_lead_ns > 0
+        self._beginnings = Beginnings() if crowds else None
         self.ages = tuple(
             ages and not (kind is Kind.FIRST_AUDIO and params.late_rule)
             for kind, ages in zip(Kind, REAL_AGES, strict=True)
@@ -84,8 +90,13 @@ class DeadlinePolicy:
 
     def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
         behind = _are_ready(bands, room)
+        if self._beginnings is not None:
+            self._beginnings.decides(now, behind)
+            if behind:
+                yield from self._crowd(self._beginnings, bands, now, room)
+                return
         pressed, press = False, now + self._pressing_ns
-        keep = self._begin_ns if behind else self._nearly_dry_ns
+        keep = self._kept_ns if behind else self._nearly_dry_ns
         nearly_dry, comfortable = now + keep, now + max(keep, self._comfortable_ns)
         starving = now - self._starve_ns
         late_rule = self._late_rule and (behind or not self._last)
@@ -100,23 +111,25 @@ class DeadlinePolicy:
             pressed = pressed or first.latest_ns < press
         awaited = _merged(_of(bands, _FINAL, None, None, room), in_time)
         soon = _of(bands, _PLAYING, nearly_dry, comfortable, room)
+        lost: Iterable[WorkItem] = ()
+        late: Iterable[WorkItem] = ()
+        if late_rule:
+            limit = now - self._limit_ns
+            late = _of(bands, _FIRST, limit, since, room)
+            lost = _of(bands, _FIRST, starving, limit, room)
+            if not behind or not self._last:
+                late, lost = itertools.chain(late, lost), ()
+            if self._entry:
+                late = itertools.islice(late, 1)
         if self._last:
             yield awaited
+            if late_rule and _count(bands, _FIRST, starving, now - self._limit_ns) <= _RUSH:
+                yield late
+                late = ()
             yield soon
         else:
             yield _merged(awaited, soon)
-        hopeless: Iterable[WorkItem] = ()
-        if late_rule:
-            limit = now - self._limit_ns
-            late: Iterable[WorkItem] = _of(bands, _FIRST, limit, since, room)
-            hopeless = _of(bands, _FIRST, starving, limit, room)
-            if self._entry and behind:
-                enough = now + self._late_lead_ns
-                yield _of(bands, _PLAYING, comfortable, enough, room)
-                comfortable = enough
-            elif not behind or not self._last:
-                late, hopeless = itertools.chain(late, hopeless), ()
-            yield itertools.islice(late, 1) if self._entry else late
+        yield late
         spare = int(room * self._share) if pressed and not behind else room
         relaxed = _of(bands, _PLAYING, comfortable, None, spare)
         if type(relaxed) is Run:
@@ -126,9 +139,42 @@ class DeadlinePolicy:
             for item in itertools.islice(relaxed, spare):
                 spare -= 1
                 yield (item,)
-        yield hopeless
+        yield lost
         yield items(bands, _PARTIAL)
         yield itertools.islice(items(bands, _DRAFT), spare)
+
+    def _crowd(
+        self, beginnings: Beginnings, bands: Bands, now: int, room: int
+    ) -> Iterator[Iterable[WorkItem]]:
+        """At a talker that is behind."""
+        starving, lost = now - self._starve_ns, now - self._limit_ns
+        overload = _count(bands, _FIRST, starving, lost) > _RUSH
+        dry = now + self._nearly_dry_ns
+        yield _of(bands, _FIRST, None, starving, room)
+        yield _of(bands, _PLAYING, None, dry, room)
+        yield _of(bands, _FINAL, None, None, room)
+        places = room
+        listeners = bands.get(_PLAYING)
+        typical = listeners.middle() if listeners is not None else None
+        lead_ns = typical.latest_ns - now if typical is not None else 0
+        if listeners is not None and typical is not None:
+            places = beginnings.places(
+                room, typical.unit_ns, len(listeners), lead_ns, self._leads_ns[overload]
+            )
+        for item in itertools.islice(_of(bands, _FIRST, now, None, room), places):
+            places -= 1
+            yield (item,)
+        if places and (not overload or lead_ns > self._late_lead_ns):
+            yield itertools.islice(_of(bands, _FIRST, lost, now, room), 1)
+        yield _of(bands, _PLAYING, dry, None, room)
+        yield _of(bands, _FIRST, starving, lost, room)
+        yield items(bands, _PARTIAL)
+        yield items(bands, _DRAFT)
+
+
+def _count(bands: Bands, band: int, low: int, high: int) -> int:
+    found = bands.get(band)
+    return found.count(low, high) if found is not None else 0
 
 
 def _are_ready(bands: Bands, room: int) -> bool:

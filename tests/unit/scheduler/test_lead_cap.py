@@ -54,6 +54,37 @@ def test_the_cap_is_bounded_however_late_everything_is():
     assert cap.ns == 2 * S
 
 
+def test_a_talker_that_is_behind_lets_listeners_have_more_for_a_rush():
+    """A vocoder that is behind does not: large chunks are all that helps it."""
+    params = SchedulerParams(lead_cap_s=2.0, lead_idle_s=1.0, rush_cap_s=3.0)
+    talker, vocoder = Stage(), Stage()
+    cap = LeadCap(params, [talker, vocoder], talker)
+    assert cap.ns == S
+    vocoder.crowd = 3.0
+    assert cap.ns == 2 * S
+    talker.crowd = 0.75
+    assert cap.ns == 2500 * MS
+    talker.crowd = 3.0
+    assert cap.ns == 3 * S
+
+
+def test_where_users_cut_off_most_answers_less_is_made_ahead():
+    stage = Stage(crowd=1.0)
+    cap = LeadCap(PARAMS, [stage])
+    for i in range(400):
+        cap.ended(cut=i % 10 < 3)
+    assert cap.ns == 2 * S, "three in ten are usual"
+    for i in range(400):
+        cap.ended(cut=i % 2 == 0)
+    assert 1200 * MS < cap.ns < 1400 * MS
+    for _ in range(400):
+        cap.ended(cut=True)
+    assert cap.ns == S, "never less than on an idle host"
+    for _ in range(400):
+        cap.ended(cut=False)
+    assert cap.ns == 2 * S
+
+
 def test_a_response_waits_at_the_present_cap():
     head = Playhead(24_000, audible=True)
     head.deliver(24_000, 10 * S)

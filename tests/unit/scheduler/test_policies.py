@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.media import NS_PER_S
+from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.scheduler.beginnings import Beginnings
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policy import make_policy
 from session_server.scheduler.policy_liveserve import LiveservePolicy
@@ -13,7 +14,7 @@ from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
 
 pytestmark = pytest.mark.unit
 
-S = NS_PER_S
+S, MS = NS_PER_S, NS_PER_MS
 NOW = 100 * S
 
 
@@ -148,25 +149,69 @@ def test_those_who_missed_their_time_begin_to_speak_one_by_one():
 def crowd(policy, first, leads, batch=8):
     """The first step of a talker that is behind: `first` by due time, and listeners by lead."""
     work = [item(f"due{due}", Kind.FIRST_AUDIO, due=due) for due in first]
-    work += [playing(f"lead{lead}", lead) for lead in leads]
+    work += [playing(f"lead{lead}", lead, started=True) for lead in leads]
     return order(policy, work, batch=batch)
 
 
-def test_in_overload_listeners_are_given_their_lead_before_anybody_begins():
-    params = SchedulerParams(begin_lead_s=1.0, late_lead_s=1.25, first_audio_s=0.5)
-    talker = make_policy(params, entry=True)
-    leads = (0.9, 1.1, 1.2, 1.3, 1.4)
-    want = ["lead0.9", "due0.2", "lead1.1", "lead1.2", "due-0.5", "lead1.3", "lead1.4", "due-2.0"]
-    assert crowd(talker, (0.2, -0.5, -2.0), leads) == want
-    assert crowd(talker, (0.2, -0.5, -2.0), leads, batch=2) == ["lead0.9", "due0.2"]
+CROWDED = SchedulerParams(
+    begin_lead_s=1.0, rush_lead_s=0.7, late_lead_s=1.5, first_audio_s=0.5, nearly_dry_s=0.5
+)
 
 
-def test_in_overload_one_late_answer_begins_in_a_step_and_the_hopeless_wait():
-    """Each of them would make one that is in time hopeless."""
-    talker = make_policy(SchedulerParams(begin_lead_s=1.0, first_audio_s=0.5), entry=True)
-    leads = [1.5 + i / 100 for i in range(8)]
-    chosen = crowd(talker, (-0.2, -0.3, -2.0, -3.0), leads)
-    assert [name for name in chosen if name.startswith("due")] == ["due-0.3"]
+def test_in_a_rush_everybody_is_a_little_late_instead_of_some_being_lost():
+    """Whoever is nearly dry goes first, then answers in time, one late one, the other listeners, and those who are lost."""
+    talker = make_policy(CROWDED, entry=True)
+    leads = (0.4, 0.8, 0.9, 1.0, 1.1)
+    want = ["lead0.4", "due0.2", "due-0.5", "lead0.8", "lead0.9", "lead1.0", "lead1.1", "due-2.0"]
+    assert crowd(talker, (0.2, -0.4, -0.5, -2.0), leads) == want
+    assert crowd(talker, (0.2, -0.4, -0.5, -2.0), leads, batch=2) == ["lead0.4", "due0.2"]
+
+
+def test_in_overload_late_answers_do_not_make_those_in_time_late_too():
+    """Two are lost: from now on it is chosen who waits, until listeners have a lead again."""
+    talker = make_policy(CROWDED, entry=True)
+    first = (0.2, -0.5, -2.0, -3.0)
+    low, high = [0.8 + i / 100 for i in range(8)], [1.6 + i / 100 for i in range(8)]
+    begun = [name for name in crowd(talker, first, low) if name.startswith("due")]
+    assert begun == ["due0.2"]
+    begun = [name for name in crowd(talker, first, high) if name.startswith("due")]
+    assert begun == ["due0.2", "due-0.5"]
+
+
+def test_a_talker_lets_fewer_answers_begin_the_less_listeners_have_ahead():
+    """A step of 8 units of 80 ms takes 40 ms: speech for 16 listeners, less a twentieth."""
+    beginnings = Beginnings()
+    assert beginnings.places(8, 80 * MS, 30, 0, 700 * MS) == 8, "nothing is known yet"
+    for step in range(100):
+        beginnings.decides(step * 40 * MS, True)
+    leads = (2500, 1700, 700, 500)
+    places = [beginnings.places(8, 80 * MS, 14, ms * MS, 700 * MS) for ms in leads]
+    assert places == [7, 5, 2, 1]
+    assert beginnings.places(8, 80 * MS, 16, 700 * MS, 700 * MS) == 0
+    assert beginnings.places(8, 0, 16, 0, 700 * MS) == 8, "its units are no time"
+
+
+def test_pauses_do_not_count_as_long_steps_of_a_talker():
+    beginnings = Beginnings()
+    for second in range(0, 10_000, 1000):
+        for step in range(5):
+            beginnings.decides((second + 40 * step) * MS, step < 4)
+    assert beginnings.places(8, 80 * MS, 14, 700 * MS, 700 * MS) == 2
+
+
+@pytest.mark.parametrize(("step_ms", "begins"), [(1, True), (40, False)])
+def test_a_talker_that_is_full_begins_nothing(step_ms, begins):
+    """20 listeners with the lead that a rush leaves them; steps of 40 ms make speech for 16."""
+    queue = StageQueue(make_policy(CROWDED, entry=True), 8)
+    work = [item("new", Kind.FIRST_AUDIO, due=0.5, started=True)]
+    work += [playing(f"lead{i}", 0.8, unit_ns=80 * MS, started=True) for i in range(20)]
+    chosen = []
+    for step in range(5):
+        for one in work:
+            queue.put(one, NOW)
+        chosen = [choice.item.key[0] for choice in queue.choose(NOW + step * step_ms * MS)]
+    assert len(chosen) == 8
+    assert ("new" in chosen) is begins
 
 
 def test_an_answer_that_cannot_be_in_time_does_not_make_the_next_one_late():
@@ -211,9 +256,18 @@ def test_a_last_stage_that_is_behind_delivers_what_is_in_time_first_and_the_hope
         playing("comfortable", 1.5),
     ]
     last = make_policy(SchedulerParams(), last=True)
-    want = ["dry", "first", "soon", "missed", "comfortable", "hopeless"]
+    want = ["dry", "first", "missed", "soon", "comfortable", "hopeless"]
     assert order(last, work, batch=6) == want
     assert order(last, work, batch=2) == ["dry", "first"]
+
+
+def test_in_a_rush_the_last_stage_delivers_late_answers_before_listeners_who_can_wait():
+    """Each costs a small chunk; put off, it would fail for good. Two lost ones, and it is overload."""
+    work = [item("missed", Kind.FIRST_AUDIO, due=-0.2), playing("soon", 0.9), playing("more", 1.5)]
+    lost = [item(f"lost{i}", Kind.FIRST_AUDIO, due=-4.5 + i / 2) for i in range(2)]
+    last = make_policy(SchedulerParams(), last=True)
+    assert order(last, [*work, lost[0]], batch=4) == ["missed", "soon", "more", "lost0"]
+    assert order(last, [*work, *lost], batch=5) == ["soon", "missed", "more", "lost0", "lost1"]
 
 
 def test_deadline_keeps_the_step_short_for_those_who_wait():
