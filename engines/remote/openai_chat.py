@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from engines.answer_stream import AnswerStream
 from engines.base import Capabilities, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
+from engines.read_stream import ReadStream
 from engines.remote.chat_reply import ChatReply
 from engines.remote.chat_request import Body, request_body
 from engines.remote.models_page import choose_model
@@ -41,26 +41,20 @@ _USAGE_WAIT_S = 1.0
 class _Answer:
     """One answer under way. `opened`: the server has begun to answer."""
 
-    stream: _ReadStream
+    stream: _Stream
     task: asyncio.Task[None]
     opened: bool = False
 
 
-class _ReadStream(AnswerStream):
-    """Lets its producer wait until there is room again. `over` is told when it was read to its end, or left."""
+class _Stream(ReadStream):
+    """Lets its producer wait until there is room again."""
 
     def __init__(self, over: Callable[[], None]) -> None:
         super().__init__(over)
-        self._over = over
         self._room = asyncio.Event()
-        self._room.set()
 
     async def __anext__(self) -> TokenOutput:
-        try:
-            output = await super().__anext__()
-        except (StopAsyncIteration, AnswerFailed, EngineFault):
-            self._over()
-            raise
+        output = await super().__anext__()
         self._room.set()
         return output
 
@@ -116,7 +110,7 @@ class RemoteThinker:
     def generate(self, key: JobKey, job: ThinkJob, pace: Pace) -> AsyncIterator[TokenOutput]:
         if key in self._answers:
             raise ValueError(f"job {key} was started before")
-        stream = _ReadStream(lambda: self.abort(key))
+        stream = _Stream(lambda: self.abort(key))
         if self._http is None or self._model is None:
             stream.fail(EngineFault("remote.openai_chat is not loaded"))
             return stream
@@ -154,6 +148,8 @@ class RemoteThinker:
         """Nothing is kept between answers."""
 
     def figures(self) -> Mapping[str, float]:
+        if self._http is None:
+            raise EngineFault("remote.openai_chat is not loaded")
         under_way = [answer for answer in self._answers.values() if not answer.task.done()]
         running = sum(answer.opened for answer in under_way)
         return {
@@ -182,7 +178,7 @@ class RemoteThinker:
             task.add_done_callback(self._ending.discard)
 
     async def _answer(
-        self, key: JobKey, http: aiohttp.ClientSession, body: Body, stream: _ReadStream
+        self, key: JobKey, http: aiohttp.ClientSession, body: Body, stream: _Stream
     ) -> None:
         try:
             await self._converse(key, http, body, stream)
@@ -195,7 +191,7 @@ class RemoteThinker:
             stream.fail(AnswerFailed(reason))
 
     async def _converse(
-        self, key: JobKey, http: aiohttp.ClientSession, body: Body, stream: _ReadStream
+        self, key: JobKey, http: aiohttp.ClientSession, body: Body, stream: _Stream
     ) -> None:
         response = await self._open(http, body)
         try:
@@ -280,3 +276,12 @@ class RemoteThinker:
 def create(options: Mapping[str, object], store: ModelStore) -> RemoteThinker:
     """Options: see `RemoteOptions`. Raises ValueError, naming the option."""
     return RemoteThinker(read_options(options))
+
+
+def missing(options: Mapping[str, object], store: ModelStore) -> list[str]:
+    """What `session-server check` asks; whether the server answers is seen when the engine is loaded."""
+    try:
+        read_options(options).api_key()
+    except ValueError as error:
+        return [f"option {error}"]
+    return []

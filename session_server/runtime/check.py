@@ -1,6 +1,6 @@
 """`check`: is everything here that a conversation needs? Each finding names itself and its cure.
 
-Findings, in order, none of which stops the others: model files, the port, the record, a whole spoken round trip through a
+Findings, in order, none of which stops the others: model files, what each engine needs, the port, the record, a whole spoken round trip through a
 server of its own on loopback (the configured port stays free, nothing is recorded).
 """
 
@@ -14,8 +14,10 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field
 
+from engines.needs import missing as missing_for
 from session_server.config import Config
 from session_server.errors import ConfigError, SessionServerError
+from session_server.runtime.duplex_check import try_duplex
 from session_server.runtime.models import missing_models, model_store, needs_models
 from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.record_file import RecordInUse, require_record
@@ -64,15 +66,19 @@ async def check(config: Config) -> CheckReport:
     began = time.monotonic()
     report = CheckReport()
     models = _models(config)
-    report.findings += [models, await asyncio.to_thread(_port, config)]
+    engines = await asyncio.to_thread(_engines, config)
+    report.findings += [models, *engines, await asyncio.to_thread(_port, config)]
     if config.observability.record_file is not None:
         report.findings.append(await asyncio.to_thread(_record, config))
-    if models.ok:
+    lacking = next((finding for finding in (models, *engines) if not finding.ok), None)
+    if config.graph.duplex is not None:
+        trial = await asyncio.to_thread(try_duplex, config.graph.duplex, model_store(config))
+        report.findings.append(Finding("duplex model", trial.ok, trial.detail, trial.cure))
+    elif lacking is None:
         report.findings.append(await _round_trip(config, report))
     else:
-        report.findings.append(
-            Finding("round trip", False, "not tried: models are missing", models.cure)
-        )
+        what = "models are missing" if lacking is models else f"{lacking.name} cannot start"
+        report.findings.append(Finding("round trip", False, f"not tried: {what}", lacking.cure))
     report.seconds = time.monotonic() - began
     return report
 
@@ -90,6 +96,16 @@ def _models(config: Config) -> Finding:
             "session-server models fetch",
         )
     return Finding("models", True, f"all in {store.root}")
+
+
+def _engines(config: Config) -> list[Finding]:
+    """A finding for each thing that an engine of the graph lacks."""
+    store = model_store(config)
+    return [
+        Finding(f"{spec.stage.value} ({spec.engine})", False, line, "docs/big_engines.md")
+        for spec in config.graph.stages
+        for line in missing_for(spec.engine, spec.options, store)
+    ]
 
 
 def _port(config: Config) -> Finding:

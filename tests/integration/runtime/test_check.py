@@ -66,6 +66,17 @@ async def test_a_record_that_cannot_be_written_is_named_with_the_cure(tmp_path: 
 
 
 @pytest.mark.asyncio
+async def test_what_an_engine_lacks_is_named_and_no_round_trip_is_tried(tmp_path: Path):
+    config = load(Path("vllm-cpu.yaml")).config
+    models = replace(config.models, folder=str(tmp_path))
+    report = await check(replace(config, models=models, server=replace(config.server, port=0)))
+    lacking = [f for f in report.findings if f.name == "thinker (vllm.thinker)"]
+    assert any("python -m engines.vllm.convert" in f.detail for f in lacking)
+    assert all(not f.ok and f.cure == "docs/big_engines.md" for f in lacking)
+    assert not finding(report, "round trip")[0]
+
+
+@pytest.mark.asyncio
 async def test_a_port_held_by_something_else_is_named_with_the_cure():
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

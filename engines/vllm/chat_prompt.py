@@ -1,0 +1,110 @@
+"""A job as the model's tokens, by the model's own chat template, and what is left out when it does not fit.
+
+Whole messages go from the old end, as everywhere (`engines.trimming`); instructions, tools and examples stay. What a user wrote
+never becomes a control token: the names of such tokens are broken up in whatever comes from outside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from engines.base import ChatMessage, ThinkJob
+from engines.chat_text import opens, role_and_text, system_text
+from engines.trimming import first_kept
+from engines.vllm.foreign import Tokenizer
+from engines.vllm.options import VllmOptions
+
+_PER_MESSAGE = 8
+"""What a template puts around a message, at most."""
+
+Turn = dict[str, str]
+
+
+class Prompt(NamedTuple):
+    """`tokens` end where the answer begins. `dropped`: messages left out."""
+
+    tokens: list[int]
+    dropped: int
+
+
+class ChatPrompt:
+    """Renders jobs with one tokenizer (of the transformers kind)."""
+
+    def __init__(self, tokenizer: Tokenizer, options: VllmOptions) -> None:
+        self._tokenizer = tokenizer
+        self._options = options
+        self._template_options: Mapping[str, object] = options.template_options
+        names = sorted(_control_tokens(tokenizer), key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, names))) if names else None
+        self._examples = [
+            {"role": role, "content": self._clean(text)}
+            for pair in options.examples
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+
+    def render(self, job: ThinkJob) -> Prompt:
+        """The job's prompt, with room for an answer behind it. Raises ValueError when not even that fits."""
+        room = self._options.context - self._options.longest_answer - 1
+        head = self._head(job, room)
+        turns = [self._turn(message) for message in job.messages]
+        lengths = [len(self._encode(turn["content"])) + _PER_MESSAGE for turn in turns]
+        fixed = len(self._tokens(head, not job.warm))
+        left = max(1, room - fixed)
+        can_open = [opens(message) for message in job.messages]
+        while True:
+            first = first_kept(lengths, left, can_open)
+            kept = turns[first:]
+            if len(kept) == 1 and lengths[-1] > left:
+                kept = [self._shortened(kept[0], left)]
+            tokens = self._tokens(head + kept, not job.warm)
+            if len(tokens) <= room:
+                return Prompt(tokens, first)
+            # the template takes more than was reckoned with
+            left -= len(tokens) - room
+            if left <= _PER_MESSAGE:
+                raise ValueError("the instructions and tools leave no room for a conversation")
+
+    def _head(self, job: ThinkJob, room: int) -> list[Turn]:
+        system = self._clean(system_text(job.instructions, job.tools))
+        tokens = self._encode(system)
+        most = room * 3 // 4
+        if len(tokens) > most:
+            system = str(self._tokenizer.decode(tokens[:most]))
+        if not system:
+            return list(self._examples)
+        role = "system" if self._options.tokenizer_system_role else "user"
+        return [{"role": role, "content": system}, *self._examples]
+
+    def _turn(self, message: ChatMessage) -> Turn:
+        role, text = role_and_text(message)
+        return {"role": role, "content": self._clean(text)}
+
+    def _shortened(self, turn: Turn, room: int) -> Turn:
+        tokens = self._encode(turn["content"])[: max(1, room - _PER_MESSAGE)]
+        return {**turn, "content": str(self._tokenizer.decode(tokens))}
+
+    def _tokens(self, turns: Sequence[Turn], answer: bool) -> list[int]:
+        if not turns:
+            return []
+        text = self._tokenizer.apply_chat_template(
+            list(turns), tokenize=False, add_generation_prompt=answer, **self._template_options
+        )
+        return self._encode(str(text))
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _clean(self, text: str) -> str:
+        plain = text.encode("utf-8", "replace").decode("utf-8")
+        if self._control is None:
+            return plain
+        return self._control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", plain)
+
+
+def _control_tokens(tokenizer: Tokenizer) -> set[str]:
+    """Texts that this tokenizer reads as control tokens."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}) or {}
+    names = {str(token) for token in added.values()} | set(tokenizer.all_special_tokens)
+    return {name for name in names if len(name) > 1 and not name.isspace() and not name.isalnum()}

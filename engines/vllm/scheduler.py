@@ -1,0 +1,224 @@
+"""A vLLM scheduler that this server steers: how far each answer may go, and who is served before whom.
+
+Runs in vLLM's engine process, which imports this module by name (`scheduler_cls`). Answers that we pace carry
+`sampling_params.extra_args["pace"] = [name, granted, urgency]`; later words come by `EngineCore.session_pace`, always between
+two steps.
+
+Each step takes part in by the most urgent answers, at most `max_num_active_reqs`. An answer is left out, its keys and values
+kept, when it has reached its grant (*held*) or when more urgent ones want its place (*parked*). What is left out is hidden from the
+base class for the length of `schedule`, and there again afterwards. When memory runs short the least urgent of those left out
+give theirs back and are read again later, mostly from the prefix cache. An engine in which all are held has no work and sleeps.
+
+Private names of vLLM in use are listed in `engines.vllm.names`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from vllm.platforms import current_platform
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.request import RequestStatus
+
+from engines.vllm.foreign import Core, Request, Whatever
+from engines.vllm.selection import Candidate, Selection, select
+
+Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
+"""The platform's own choice: async scheduling is off on CPU."""
+
+_QUEUED = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+
+class PacedScheduler(Base):  # type: ignore[misc]
+    """Keeps a grant per paced answer; urgency is vLLM's own `priority`, smaller is sooner. Names of ours begin with `paced`, so that
+    none hides one of vLLM's."""
+
+    running: list[Request]
+
+    def __init__(self, *args: Whatever, **kwargs: Whatever) -> None:
+        super().__init__(*args, **kwargs)
+        self._paced_named: dict[str, Request] = {}
+        self._paced_granted: dict[str, int | None] = {}
+        self.paced_steps = 0
+        self.paced_schedule_calls = 0
+        self.paced_evictions = 0
+        self.paced_parked_steps = 0
+
+    # -- what vLLM calls
+
+    def add_request(self, request: Request) -> None:
+        pace = (getattr(request.sampling_params, "extra_args", None) or {}).get("pace")
+        if pace is not None and request.request_id not in self.requests:
+            name, granted, urgency = pace
+            self._paced_named[name] = request
+            self._paced_granted[request.request_id] = granted
+            request.priority = urgency
+        super().add_request(request)
+
+    def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
+        chosen = self._paced_select()
+        self._paced_make_room(chosen)
+        running, shelf = self.running, chosen.shelved
+        self.running = [request for request in running if request.request_id in chosen.active]
+        left_out = [r for r in running if r.request_id not in chosen.active and _is_running(r)]
+        for request in shelf:
+            self.waiting.remove_request(request)
+        self.paced_parked_steps += chosen.parked
+        try:
+            output = super().schedule(*args, **kwargs)
+        finally:
+            self.running = self.running + left_out
+            for request in shelf:
+                self.waiting.add_request(request)
+        self.paced_schedule_calls += 1
+        self.paced_steps += output.total_num_scheduled_tokens > 0
+        return output
+
+    def get_num_unfinished_requests(self) -> int:
+        """Without the held ones, so that the engine sleeps when there are no others."""
+        count: int = super().get_num_unfinished_requests()
+        return max(0, count - self._paced_held_count()) if count else 0
+
+    def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
+        self._paced_granted.pop(request.request_id, None)
+        pace = (getattr(request.sampling_params, "extra_args", None) or {}).get("pace")
+        if pace is not None and self._paced_named.get(pace[0]) is request:
+            del self._paced_named[pace[0]]
+        return super()._free_request(request, *args, **kwargs)
+
+    # -- what we tell
+
+    def paced_pace(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """`changes`: (name, granted, urgency) each. Answers with the state, and with names that are not here (yet)."""
+        unknown = []
+        for name, granted, urgency in changes:
+            request = self._paced_named.get(name)
+            if request is None:
+                unknown.append(name)
+                continue
+            self._paced_granted[request.request_id] = granted
+            if request.priority != urgency:
+                self._paced_set_priority(request, urgency)
+        return {"unknown": unknown, **self.paced_state()}
+
+    def paced_evict(self, name: str) -> dict[str, Any]:
+        """Take an answer's memory back; it is read again when it goes on."""
+        request = self._paced_named.get(name)
+        if request is not None and _is_running(request) and request in self.running:
+            self._paced_evict(request)
+        return self.paced_state()
+
+    def paced_state(self) -> dict[str, Any]:
+        pool = self.kv_cache_manager.block_pool
+        held_running = sum(map(self._paced_is_held, self.running))
+        held_evicted = self._paced_held_count() - held_running
+        return {
+            "running": len(self.running) - held_running,
+            "held": held_running + held_evicted,
+            "waiting": max(0, len(self.requests) - len(self.running) - held_evicted),
+            "steps": self.paced_steps,
+            "schedule_calls": self.paced_schedule_calls,
+            "evictions": self.paced_evictions,
+            "parked_steps": self.paced_parked_steps,
+            "free_blocks": pool.get_num_free_blocks(),
+            "blocks": pool.num_gpu_blocks,
+        }
+
+    # -- within
+
+    def _paced_is_held(self, request: Request) -> bool:
+        granted = self._paced_granted.get(request.request_id)
+        made = request.num_output_tokens + request.num_output_placeholders
+        return granted is not None and made >= granted
+
+    def _paced_held_count(self) -> int:
+        return sum(map(self._paced_is_held, self.running)) + sum(
+            map(self._paced_is_held, self.waiting)
+        )
+
+    def _paced_set_priority(self, request: Request, urgency: int) -> None:
+        queued = request.status in _QUEUED and request in list(self.waiting)
+        if queued:
+            self.waiting.remove_request(request)
+        request.priority = urgency
+        if queued:
+            self.waiting.add_request(request)
+
+    def _paced_select(self) -> _Chosen:
+        running = [self._paced_candidate(r) for r in self.running]
+        waiting = [self._paced_candidate(r) for r in self.waiting]
+        choice = select(running, waiting, self.max_num_active_reqs)
+        return _Chosen(choice, [r for r in self.waiting if self._paced_is_held(r)])
+
+    def _paced_candidate(self, request: Request) -> Candidate:
+        return Candidate(request.request_id, request.priority, self._paced_is_held(request))
+
+    def _paced_make_room(self, chosen: _Chosen) -> None:
+        """Evict the least urgent of those left out while memory (or the model runner's slots) would not do."""
+        hidden = [r for r in self.running if r.request_id not in chosen.active and _is_running(r)]
+        hidden.sort(key=lambda r: (not self._paced_is_held(r), r.priority))
+        coming = self._paced_coming(chosen)
+        while hidden and (
+            self._paced_free_blocks() < self._paced_wanted_blocks(chosen, coming)
+            or (
+                self.use_v2_model_runner
+                and len(self.running) + len(coming) > self.max_num_running_reqs
+            )
+        ):
+            victim = hidden.pop()
+            self._paced_evict(victim)
+            if self._paced_is_held(victim):
+                chosen.shelved.append(victim)
+
+    def _paced_coming(self, chosen: _Chosen) -> list[Any]:
+        """Requests that would be let in."""
+        room = self.max_num_active_reqs - len(chosen.active)
+        ready = [r for r in self.waiting if not self._paced_is_held(r)]
+        return ready[: max(0, room)]
+
+    def _paced_wanted_blocks(self, chosen: _Chosen, coming: Iterable[Any]) -> int:
+        """A bound on what the step takes: one block for each that goes on, and the prompts that are let in."""
+        prompts = sum(int(r.num_tokens) // int(self.block_size) + 1 for r in coming)
+        return len(chosen.active) + prompts
+
+    def _paced_free_blocks(self) -> int:
+        free: int = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return free
+
+    def _paced_evict(self, request: Request) -> None:
+        self.running.remove(request)
+        self._preempt_request(request, time.monotonic())
+        self.paced_evictions += 1
+
+
+class _Chosen:
+    """A selection, and the held requests that wait (they were evicted): both stay out of this step."""
+
+    def __init__(self, choice: Selection, shelved: list[Any]) -> None:
+        self.active = choice.active
+        self.parked = choice.parked
+        self.shelved = shelved
+
+
+def _is_running(request: Request) -> bool:
+    return bool(request.status == RequestStatus.RUNNING)
+
+
+def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """The control channel's one word: paces, and the state in return."""
+    answer: dict[str, Any] = core.scheduler.paced_pace(changes)
+    return answer
+
+
+def session_evict(core: Core, name: str) -> dict[str, Any]:
+    answer: dict[str, Any] = core.scheduler.paced_evict(name)
+    return answer
+
+
+# The engine process imports this module; its core answers utility calls by attribute name.
+EngineCore.session_pace = session_pace
+EngineCore.session_evict = session_evict

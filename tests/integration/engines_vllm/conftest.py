@@ -1,0 +1,80 @@
+"""One vLLM engine for all tests that can share it: its start takes longer than they do.
+
+These tests run in an environment of their own (`.ci/engines`); elsewhere they are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from engines.base import ChatMessage, ThinkJob
+from engines.conformance.streaming_kit import StreamingKit
+from engines.model_store import ModelStore
+from engines.streaming import StreamingEngine
+from engines.vllm.thinker import VllmThinker, create
+
+ANIMALS = (
+    "fox",
+    "hen",
+    "cow",
+    "owl",
+    "elk",
+    "cat",
+    "dog",
+    "bee",
+    "ant",
+    "eel",
+    "yak",
+    "ram",
+    "pig",
+)
+PLACES = 3
+OPTIONS: Mapping[str, object] = {
+    "model": "smollm2-135m-instruct",
+    "dtype": "float32",  # text that does not depend on who else is served
+    "answers": PLACES,
+    "context": 1024,
+    "batched_tokens": 256,
+    "max_tokens": 40,
+}
+
+
+def story(n: int, **more: object) -> ThinkJob:
+    """Prompts whose answers go on for as long as they may."""
+    asked = ChatMessage(
+        "user", f"Tell me a long story about a {ANIMALS[n % len(ANIMALS)]}, part {n}."
+    )
+    return ThinkJob("You are a helpful voice assistant.", (asked,), **more)  # type: ignore[arg-type]
+
+
+def make(**options: object) -> VllmThinker:
+    return create({**OPTIONS, **options}, ModelStore())
+
+
+def kill(engine: StreamingEngine) -> None:
+    """End vLLM's own process, as the system would when memory runs out."""
+    for child in psutil.Process().children():
+        if "spawn_main" in " ".join(child.cmdline()) or child.name().startswith("VLLM"):
+            child.kill()
+
+
+def kit(**options: object) -> StreamingKit:
+    return StreamingKit(lambda: make(**options), story, kill=kill, wait_s=240.0, points=6)
+
+
+@pytest.fixture(scope="session")
+def tools() -> StreamingKit:
+    return kit()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine(tools: StreamingKit) -> AsyncIterator[VllmThinker]:
+    made = tools.create()
+    assert isinstance(made, VllmThinker)
+    await made.load()
+    yield made
+    await made.close()
