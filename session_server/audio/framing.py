@@ -28,6 +28,11 @@ class Framer:
         """End of all audio pushed so far."""
         return self._start + len(self._held)
 
+    @property
+    def missing(self) -> int:
+        """Samples that complete the next frame."""
+        return FRAME_SAMPLES - len(self._held)
+
     def push(self, pcm: Int16) -> Iterator[tuple[Int16, int]]:
         """(frame, end position) of each frame that these samples complete."""
         signal = np.concatenate((self._held, pcm)) if len(self._held) else pcm

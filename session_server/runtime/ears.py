@@ -24,6 +24,7 @@ from session_server.audio.resample import FirResampler
 from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.media import INPUT_RATE
+from session_server.runtime.inbox import Sound
 from session_server.runtime.input_audio import InputAudio
 
 PIECE_MS = 100
@@ -50,6 +51,8 @@ class Ears:
         self._decoder = InputDecoder(format)
         self._framer = Framer()
         self._odd = b""
+        self._gathered = bytearray()
+        self._gathered_rate = INPUT_RATE
         self._unheard_bytes = 0
 
     @property
@@ -70,6 +73,22 @@ class Ears:
             self._unheard_bytes = len(data) - at - len(piece)
             heard = self._decoder.push(piece)
             yield from self._take_in(self._raw(piece), heard, now)
+
+    def gather(self, pcm: bytes, rate: int) -> Sound | None:
+        """Take in microphone audio that came apart; what there is to `hear` once it may complete a frame: nothing is judged
+        later than if every piece were heard at once."""
+        self._gathered += pcm
+        self._gathered_rate = rate
+        samples = len(self._gathered) // 2 * INPUT_RATE // rate
+        return self.gathered() if samples >= self._framer.missing else None
+
+    def gathered(self) -> Sound | None:
+        """What was gathered and not given out yet."""
+        if not self._gathered:
+            return None
+        whole = Sound(bytes(self._gathered), self._gathered_rate)
+        self._gathered.clear()
+        return whole
 
     def hear(self, pcm: bytes, rate: int, now: int) -> Iterator[AudioAppended | SpeechProbability]:
         """Events of microphone audio that came apart: s16le at `rate`, which never changes."""

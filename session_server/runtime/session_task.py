@@ -78,15 +78,9 @@ class SessionTask:
         life_ms = services.params.max_session_ms
         expires_at = unix_seconds() + life_ms // 1000 if life_ms else None
         self._ears = self._new_ears(config.input.format)
-        self._voice = Voice(outbox, self._ears.echo, config.output.format)
+        voice = self._voice = Voice(outbox, self._ears.echo, config.output.format)
         self._speller = Speller(
-            services.new_id,
-            session_id,
-            model,
-            expires_at,
-            config,
-            self._voice.rate_of,
-            self._voice.starts_at,
+            services.new_id, session_id, model, expires_at, config, voice.rate_of, voice.starts_at
         )
         self._timing = TurnTiming(services.metrics, self._core, self._server_plays)
         self._sent = SentReports(chosen.turn_detection.threshold)
@@ -123,22 +117,14 @@ class SessionTask:
     # -- Endpoint
 
     def on_frame(self, frame: str | bytes) -> None:
-        self._hear_rest()
+        self._receive(self._ears.gathered())
         self._receive(frame)
 
     def on_audio(self, pcm: bytes, rate: int) -> None:
-        whole = self._ears.gather(pcm, rate)
-        if whole is not None:
-            self._receive(whole)
+        self._receive(self._ears.gather(pcm, rate))
 
-    def _hear_rest(self) -> None:
-        """What was gathered of a frame counts for whatever comes next."""
-        rest = self._ears.gathered()
-        if rest is not None:
-            self._receive(rest)
-
-    def _receive(self, entry: Entry) -> None:
-        if self._ended:
+    def _receive(self, entry: Entry | None) -> None:
+        if self._ended or entry is None:
             return
         self._inbox.put(entry)
         if self._inbox.full:
@@ -153,11 +139,12 @@ class SessionTask:
     def on_audio_sent(self, sent: AudioSent) -> None:
         now = self._services.clock.now()
         self._voice.sounds(sent.pcm, now)
-        told = self._sent.add(sent, now)
-        for event in told:
-            self._feed(event)
-        if told:
-            self._arm()
+        self._tell(self._sent.add(sent, now))
+        self._arm()
+
+    def _tell(self, reports: list[events.AudioWritten]) -> None:
+        for report in reports:
+            self._feed(report)
 
     def greeting(self) -> bytes:
         """`session.created` as the session is now, for a connection that joins it."""
@@ -224,8 +211,7 @@ class SessionTask:
 
     def _take(self, entry: Entry) -> None:
         if isinstance(entry, Sound):
-            now = self._services.clock.now()
-            self._listening = self._ears.hear(entry.pcm, entry.rate, now)
+            self._listening = self._ears.hear(*entry, self._services.clock.now())
         else:
             self._read(entry)
 
@@ -290,11 +276,8 @@ class SessionTask:
         asked = parse_response(
             response, self._config, rules, voice_locked=self._core.voice_locked, event_id=event_id
         )
-        self._feed(
-            intents.response_requested(
-                asked, rules.voices, self._services.new_id, self._core.item, event_id
-            )
-        )
+        find, new_id = self._core.item, self._services.new_id
+        self._feed(intents.response_requested(asked, rules.voices, new_id, find, event_id))
 
     # -- the core and its actions
 
@@ -303,16 +286,12 @@ class SessionTask:
             return
         now = self._services.clock.now()
         if self._sent.waiting and not self._sent.may_wait(event, self._core.state):
-            self._tell_sent(now)
+            self._tell(self._sent.take(now))
         try:
             for action in self._recorded(event, self._core.handle(event, now), now):
                 self._perform(action, now)
         except Exception:
             self._crash(f"{type(event).__name__} could not be handled")
-
-    def _tell_sent(self, now: int) -> None:
-        for event in self._sent.take(now):
-            self._feed(event)
 
     def _recorded(
         self, event: events.Event | None, found: list[actions.Action], now: int
@@ -384,9 +363,9 @@ class SessionTask:
         self._timer = None
         if self._ended:
             return
-        self._hear_rest()
+        self._receive(self._ears.gathered())
         now = self._services.clock.now()
-        self._tell_sent(now)
+        self._tell(self._sent.take(now))
         try:
             for action in self._recorded(None, self._core.on_deadline(now), now):
                 self._perform(action, now)

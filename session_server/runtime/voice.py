@@ -9,6 +9,7 @@ is, and says itself what sounds when.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import msgspec
 
@@ -55,7 +56,7 @@ class Voice:
         self._rates: OrderedDict[str, int] = OrderedDict()
         self._heard_until_ns = 0
 
-    def say(self, action: SendAudio, event_id: str, now: int) -> None:
+    def say(self, action: SendAudio, new_event_id: Callable[[], str], now: int) -> None:
         """One slice of audio, in order within its part."""
         if self._player is not None:
             self._player.play(action.part.response_id, action.start_sample, action.pcm)
@@ -64,7 +65,7 @@ class Voice:
         if part is None:
             part = self._begin(action.part)
         part.end_sample = action.start_sample + len(action.pcm) // _BYTES_PER_SAMPLE
-        self._deliver(part, event_id, part.encoder.push(action.pcm))
+        self._deliver(part, new_event_id(), part.encoder.push(action.pcm))
         self._expect_echo(action.pcm, now)
 
     def rate_of(self, item_id: str) -> int:

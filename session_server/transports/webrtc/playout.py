@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from session_server.media import OUTPUT_RATE
 
@@ -26,8 +27,8 @@ KEPT_FRAMES = 150
 _FRAME_BYTES = 2 * FRAME_SAMPLES
 
 
-class Frame(NamedTuple):
-    """One frame. A tuple: there are fifty a second. `sound`: the part of it that belongs to `response_id`, whose stream it brings to `end_sample`;
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One frame. `sound`: the part of it that belongs to `response_id`, whose stream it brings to `end_sample`;
     `gap_samples` of silence were played before it in the middle of that response, `waiting_samples` are queued behind it."""
 
     index: int
