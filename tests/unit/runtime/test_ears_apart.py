@@ -87,3 +87,24 @@ def test_a_clear_and_a_change_of_format_leave_the_time_line_whole():
     hear(one, tone(0.5, RATE))
     assert one.audio.heard_end == one.audio.appended_end
     assert 15_800 <= one.audio.heard_end <= 16_000
+
+
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_gathered_audio_is_judged_with_the_very_packet_that_completes_a_frame(rate: int):
+    """A block of several packets must not make a frame come later than packet by packet."""
+    each, blocks = ears(), ears()
+    pcm, step = tone(2.0, rate), rate // 50 * 2
+    pieces = [pcm[at : at + step] for at in range(0, len(pcm), step)]
+    calls = 0
+    for piece in pieces:
+        wanted = [e for e in each.hear(piece, rate, 0) if isinstance(e, SpeechProbability)]
+        whole = blocks.gather(piece, rate)
+        calls += whole is not None
+        got = [] if whole is None else list(blocks.hear(*whole, 0))
+        assert [e for e in got if isinstance(e, SpeechProbability)] == wanted
+    rest = blocks.gathered()
+    if rest is not None:
+        list(blocks.hear(*rest, 0))
+    assert blocks.audio.heard_end == each.audio.heard_end
+    assert blocks.gathered() is None
+    assert calls < 0.75 * len(pieces)
