@@ -27,6 +27,7 @@ from session_server.transports.webrtc.ticker import Ticker
 
 _HEADER = struct.Struct("!BBHLL")
 _VERSION = 0x80
+_NTP_SECOND = 1 << 32
 LEAST_LOSS_PERCENT = 2
 """Below this, bits that repair lost packets are better spent on the sound."""
 
@@ -63,6 +64,7 @@ class DirectAudio:
         self._payload_type: int | None = None
         self._released = False
         self._loss_percent = 0
+        self._ntp: tuple[int, float] | None = None
         self._sequence = secrets.randbelow(1 << 15)
         """Begins in the lower half: SRTP would not survive a wrap within the first packets."""
         self.clock = RtpClock()
@@ -100,11 +102,11 @@ class DirectAudio:
             _VERSION, self._payload_type, self._sequence, timestamp, self._sender._ssrc
         )
         data = session.protect(header + payload)
-        late_s = self._loop.time() - due
+        now = self._loop.time()
         pair.protocol.transport.sendto(data, pair.remote_addr)
         self._sequence = (self._sequence + 1) & 0xFFFF
-        self._count(timestamp, len(payload))
-        self._left(frame, late_s)
+        self._count(timestamp, len(payload), now)
+        self._left(frame, now - due)
 
     def expect_loss(self, share: float) -> None:
         """So much of what was sent of late did not come."""
@@ -122,10 +124,13 @@ class DirectAudio:
             self.clock.start = due - self._playout.next_index * FRAME_S
         return round((due - self.clock.start) / FRAME_S)
 
-    def _count(self, timestamp: int, size: int) -> None:
-        """What aiortc's sender reports are made of."""
+    def _count(self, timestamp: int, size: int, now: float) -> None:
+        """What aiortc's sender reports are made of. The time of day is read once, and goes on by the loop's clock."""
         sender = self._sender
-        sender._RTCRtpSender__ntp_timestamp = aiortc_clock.current_ntp_time()
+        if self._ntp is None:
+            self._ntp = aiortc_clock.current_ntp_time(), now
+        ntp, at = self._ntp
+        sender._RTCRtpSender__ntp_timestamp = ntp + int((now - at) * _NTP_SECOND)
         sender._RTCRtpSender__rtp_timestamp = timestamp
         sender._RTCRtpSender__packet_count += 1
         sender._RTCRtpSender__octet_count += size

@@ -83,6 +83,33 @@ def test_a_lost_packet_is_recovered_from_the_copy_in_the_next_one_better_than_by
     assert np.median(recovered) > 0.7
 
 
+def by_transform(packet: bytes) -> bool:
+    """RFC 6716, 3.1: configurations from 16 on are CELT alone."""
+    return packet[0] >> 3 >= 16
+
+
+def test_a_light_encoder_spares_the_speech_model_until_something_is_lost():
+    """Copies of lost frames exist in the speech model alone: a client that reports losses must get them."""
+    sound = speechlike(6.0, OUTPUT_RATE, 3, rms=4000.0).astype("<i2").tobytes()
+    frames = [sound[at : at + 2 * FRAME] for at in range(0, len(sound), 2 * FRAME)]
+    encoder = Encoder(OUTPUT_RATE, opus.BIT_RATE, opus.COMPLEXITY, light=True)
+    good = [encoder.encode(frame) for frame in frames[:100]]
+    encoder.expect_loss(10)
+    lossy = [encoder.encode(frame) for frame in frames[100:200]]
+    encoder.expect_loss(0)
+    again = [encoder.encode(frame) for frame in frames[200:]]
+    assert all(map(by_transform, good))
+    assert not any(map(by_transform, lossy[5:]))
+    assert all(map(by_transform, again[5:]))
+    heard = samples(b"".join(decoded(good + lossy + again, Decoder(OUTPUT_RATE))))
+    behind = round(0.0065 * OUTPUT_RATE)
+    said = samples(sound)
+    for at in range(0, len(said) - FRAME, 10 * FRAME):  # no joint breaks the sound
+        span = slice(at, at + 10 * FRAME)
+        out = heard[behind:][span]
+        assert float(np.corrcoef(said[span][: len(out)], out)[0, 1]) > 0.6
+
+
 def test_two_lost_packets_are_made_up_in_one_piece():
     made = packets()
     decoder = Decoder(INPUT_RATE)
@@ -166,8 +193,9 @@ def test_without_libopus_the_codec_of_av_stands_in(monkeypatch: pytest.MonkeyPat
 class Counting:
     """An encoder that counts what it is given."""
 
-    def __init__(self) -> None:
-        self.encoder, self.frames = Encoder(OUTPUT_RATE, opus.BIT_RATE, opus.COMPLEXITY), 0
+    def __init__(self, light: bool) -> None:
+        self.encoder = Encoder(OUTPUT_RATE, opus.BIT_RATE, opus.COMPLEXITY, light=light)
+        self.frames = 0
 
     def encode(self, pcm: bytes) -> bytes:
         self.frames += 1
@@ -180,13 +208,14 @@ class Counting:
         self.encoder.close()
 
 
-def test_silence_is_encoded_once_and_speech_after_it_is_as_good_as_ever():
+@pytest.mark.parametrize("light", [True, False])
+def test_silence_is_encoded_once_and_speech_after_it_is_as_good_as_ever(*, light: bool):
     sound = speechlike(2.0, OUTPUT_RATE, 3, rms=4000.0).astype("<i2").tobytes()
     spoken = [sound[at : at + 2 * FRAME] for at in range(0, len(sound), 2 * FRAME)]
     frames = [*spoken[:50], *[bytes(2 * FRAME)] * 150, *spoken[50:]]
-    once = Counting()
+    once = Counting(light)
     heard = {}
-    for name, encoder in (("always", Counting()), ("once", opus.SilenceOnce(once))):
+    for name, encoder in (("always", Counting(light)), ("once", opus.SilenceOnce(once))):
         decoder = Decoder(OUTPUT_RATE)
         heard[name] = b"".join(decoder.decode(encoder.encode(frame)) for frame in frames)
     assert once.frames == len(spoken) + opus.SETTLED_FRAMES
