@@ -10,8 +10,8 @@ Below them partial recognitions by due time, then drafts by arrival.
 
 A stage is *behind* when more is ready than a batch holds; then what goes first decides who loses.
 * At the talker, where speech begins, as many answers begin as it has places for (`beginnings.py`), those in time first; nobody
-  who is not nearly dry goes before them, and listeners share what is left, the driest first. As long as hardly anybody is lost (a
-  passing rush) leads may be spent down to `rush_lead_s` and a late answer goes next, one in a step. Once some are, who waits is
+  who is not nearly dry goes before them, and listeners share what is left, the driest first. As long as hardly anybody is lost and few
+  are late (a passing rush) leads may be spent down to `rush_lead_s` and a late answer goes next, one in a step. Once some are, who waits is
   chosen: leads stay near `begin_lead_s` (for less, chunks are small and cost the vocoder more than it has), late answers wait until
   listeners are `late_lead_s` ahead, and lost ones (2 s late) get what is left over: each that began would make one in time late.
   So as long as there is too much some wait, `starve_s` at most, and all others are whole.
@@ -44,6 +44,9 @@ _LOST = 3
 """First audio that is overdue by so many times its objective (2 s after the turn for one of 0.5 s) waits longest."""
 _RUSH = 1
 """So many lost answers may wait in a rush that passes; more are overload. They stay until it is over, so nothing flutters."""
+
+_LATE_PART = 8
+"""For each so many listeners of a talker one late answer may wait in a rush."""
 
 
 class DeadlinePolicy:
@@ -148,13 +151,17 @@ class DeadlinePolicy:
     ) -> Iterator[Iterable[WorkItem]]:
         """At a talker that is behind."""
         starving, lost = now - self._starve_ns, now - self._limit_ns
-        overload = _count(bands, _FIRST, starving, lost) > _RUSH
+        listeners = bands.get(_PLAYING)
+        late = _count(bands, _FIRST, starving, now)
+        overload = (
+            _count(bands, _FIRST, starving, lost) > _RUSH
+            or late > (len(listeners) if listeners is not None else 0) // _LATE_PART
+        )
         dry = now + self._nearly_dry_ns
         yield _of(bands, _FIRST, None, starving, room)
         yield _of(bands, _PLAYING, None, dry, room)
         yield _of(bands, _FINAL, None, None, room)
         places = room
-        listeners = bands.get(_PLAYING)
         typical = listeners.middle() if listeners is not None else None
         lead_ns = typical.latest_ns - now if typical is not None else 0
         if listeners is not None and typical is not None:

@@ -161,10 +161,20 @@ CROWDED = SchedulerParams(
 def test_in_a_rush_everybody_is_a_little_late_instead_of_some_being_lost():
     """Whoever is nearly dry goes first, then answers in time, one late one, the other listeners, and those who are lost."""
     talker = make_policy(CROWDED, entry=True)
-    leads = (0.4, 0.8, 0.9, 1.0, 1.1)
-    want = ["lead0.4", "due0.2", "due-0.5", "lead0.8", "lead0.9", "lead1.0", "lead1.1", "due-2.0"]
-    assert crowd(talker, (0.2, -0.4, -0.5, -2.0), leads) == want
+    leads = [0.4] + [0.8 + i / 100 for i in range(23)]
+    chosen = crowd(talker, (0.2, -0.4, -0.5, -2.0), leads, batch=27)
+    assert chosen[:4] == ["lead0.4", "due0.2", "due-0.5", "lead0.8"]
+    assert chosen[-1] == "due-2.0"
     assert crowd(talker, (0.2, -0.4, -0.5, -2.0), leads, batch=2) == ["lead0.4", "due0.2"]
+
+
+def test_a_rush_in_which_many_are_late_is_overload():
+    """On a small machine everybody would be late before anybody is lost: each late one makes the next one late."""
+    talker = make_policy(CROWDED, entry=True)
+    leads = [0.8 + i / 100 for i in range(15)]
+    begun = {late: crowd(talker, [0.2, *late], leads) for late in ((-0.5,), (-0.5, -0.6))}
+    assert begun[-0.5,][:2] == ["due0.2", "due-0.5"]
+    assert begun[-0.5, -0.6][:2] == ["due0.2", "lead0.8"]
 
 
 def test_in_overload_late_answers_do_not_make_those_in_time_late_too():
