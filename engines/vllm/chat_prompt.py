@@ -74,7 +74,7 @@ class ChatPrompt:
             system = str(self._tokenizer.decode(tokens[:most]))
         if not system:
             return list(self._examples)
-        role = "system" if self._options.tokenizer_system_role else "user"
+        role = "system" if self._options.system_role else "user"
         return [{"role": role, "content": system}, *self._examples]
 
     def _turn(self, message: ChatMessage) -> Turn:
@@ -88,9 +88,18 @@ class ChatPrompt:
     def _tokens(self, turns: Sequence[Turn], answer: bool) -> list[int]:
         if not turns:
             return []
-        text = self._tokenizer.apply_chat_template(
-            list(turns), tokenize=False, add_generation_prompt=answer, **self._template_options
-        )
+        try:
+            text = self._tokenizer.apply_chat_template(
+                _alternating(turns),
+                tokenize=False,
+                add_generation_prompt=answer,
+                **self._template_options,
+            )
+        except Exception as error:  # a template raises what it likes
+            line = " ".join(str(error).split())[:160]
+            raise ValueError(
+                f"the model's chat template refuses the conversation: {line}"
+            ) from error
         return self._encode(str(text))
 
     def _encode(self, text: str) -> list[int]:
@@ -101,6 +110,17 @@ class ChatPrompt:
         if self._control is None:
             return plain
         return self._control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", plain)
+
+
+def _alternating(turns: Sequence[Turn]) -> list[Turn]:
+    """The turns with neighbours of one role joined: many templates refuse them."""
+    out: list[Turn] = []
+    for turn in turns:
+        if out and out[-1]["role"] == turn["role"]:
+            out[-1] = {**turn, "content": f"{out[-1]['content']}\n{turn['content']}"}
+        else:
+            out.append(turn)
+    return out
 
 
 def _control_tokens(tokenizer: Tokenizer) -> set[str]:

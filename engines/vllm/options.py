@@ -23,12 +23,13 @@ class VllmOptions:
     answer tokens of one step; smaller keeps steps short while long prompts are read. `pacing`: `scheduler` (our scheduler class:
     holds, urgency, places taken from the less urgent) or `lease` (public interface only: an answer is lent tokens, no urgency
     after its start) or `none` (vLLM as it comes: answers run to their end). `short_answers`: spoken answers end with a sentence after about 30 tokens, unless a long one was asked
-    for; for small models that ramble. `examples`: (user, assistant) pairs after the system message. `cpu_kv_gb`: memory for keys and
+    for; for small models that ramble. `examples`: (user, assistant) pairs after the system message. `system_role` false: for templates
+    without one, the instructions open the first user message. `cpu_kv_gb`: memory for keys and
     values on CPU, whole GiB. `threads`: OpenMP threads on CPU.
     """
 
     model: str = ""
-    tokenizer_system_role: bool = True
+    system_role: bool = True
     answers: int = 8
     context: int = 2048
     batched_tokens: int | None = None
@@ -65,7 +66,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "threads": (1, 1024),
 }
 _WHOLE = frozenset({"answers", "context", "batched_tokens", "max_tokens", "cpu_kv_gb", "threads"})
-_FLAGS = frozenset({"short_answers", "own_process", "any_version", "tokenizer_system_role"})
+_FLAGS = frozenset({"short_answers", "own_process", "any_version", "system_role"})
 _MAPPINGS = frozenset({"template_options", "engine"})
 
 

@@ -1,0 +1,65 @@
+"""Spoken conversations over a real WebSocket with `configs/vllm-cpu.yaml`: an answer, a barge-in, and what comes after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
+
+from engines.model_store import ModelStore
+from session_server.config import load
+from session_server.runtime.server import Server
+from session_server.runtime.sound_files import Synthesiser
+from tests.integration.server.caller import Caller, calling, silence
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+LISTENING = {
+    "turn_detection": {"type": "server_vad", "silence_duration_ms": 320},
+    "transcription": {"model": "whisper-1"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server() -> AsyncIterator[Server]:
+    if ModelStore().missing():
+        pytest.skip("model files are missing: session-server models fetch")
+    flags = {"server.port": 0, "observability.loop_lag_ms": 60_000}
+    made = Server(load(Path("vllm-cpu.yaml"), flags=flags).config)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def next_answer(caller: Caller, start: int) -> dict:
+    created = await caller.wait("response.created", start)
+    return await caller.ended(created["response"]["id"])
+
+
+async def test_a_question_an_interruption_and_the_next_question(server: Server) -> None:
+    voice = Synthesiser()
+    async with calling(server.address.ws) as caller:
+        await caller.update({"audio": {"input": LISTENING}})
+        question = voice.say("What is the capital of France?")
+        await caller.speak(silence(0.2), question, silence(1.6))
+        answer = await next_answer(caller, 0)
+        assert answer["status"] == "completed"
+        assert "Paris" in answer["output"][0]["content"][0]["transcript"]
+        story = await caller.ask("Tell me a long story about a cat.")
+        await caller.hear(story, 2.0)
+        start = len(caller.events)
+        await caller.speak(voice.say("What is the capital of Italy?"), silence(1.6))
+        cut = await caller.ended(story)
+        assert (cut["status"], cut["status_details"]["reason"]) == ("cancelled", "turn_detected")
+        after = await next_answer(caller, start)
+        assert after["status"] == "completed"
+        assert "Rome" in after["output"][0]["content"][0]["transcript"]
+        caller.assert_lawful()
