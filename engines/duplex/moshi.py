@@ -210,6 +210,8 @@ def read_checkpoint(options: MoshiOptions) -> Any:  # noqa: ANN401 - MoshiModels
             raise ModelsMissing(
                 f"moshi: {file} is not there (docs/duplex.md says which are needed)"
             )
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise EngineFault(f"moshi: options.device is {options.device}, and torch finds no GPU here")
     loaders = importlib.import_module("moshi.models.loaders")
     batches = importlib.import_module("engines.duplex.moshi_batch")
     weights, codec, vocabulary = files.values()

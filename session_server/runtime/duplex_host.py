@@ -27,7 +27,7 @@ from engines.duplex.registry import duplex_factory
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from session_server.clock import Clock
-from session_server.errors import ConfigError
+from session_server.errors import ConfigError, EngineFault, SessionServerError
 from session_server.media import NS_PER_S
 from session_server.observability.catalogue import SlotState
 from session_server.observability.metrics import Metrics
@@ -294,6 +294,9 @@ class DuplexHost:
     def _load_failed(self, error: Exception) -> None:
         if self._first is not None and not self._first.done():
             self._state = "down"
+            if not isinstance(error, SessionServerError):
+                text = " ".join(str(error).split())
+                error = EngineFault(f"{self._spec.engine}: {type(error).__name__}: {text}")
             self._first.set_exception(error)
             return
         self._failed("load", f"{type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ from session_server.core.duplex_session import DuplexSession
 from session_server.core.session import Session
 from session_server.media import OUTPUT_RATE
 from session_server.observability.logs import session_log
-from session_server.protocol.session_config import AudioFormat, AudioInput, SessionConfig
+from session_server.protocol.session_config import REALTIME, AudioFormat, AudioInput, SessionConfig
 from session_server.protocol.tools import ToolChoice
 from session_server.runtime.duplex_ears import DuplexEars
 from session_server.runtime.duplex_messages import ClearHeard, DuplexToHost, HearUser, TakeSeat
@@ -31,13 +31,15 @@ from session_server.transports.base import Outbox
 
 _log = logging.getLogger(__name__)
 
-IGNORED = ("tools", "tool_choice", "input.turn_detection", "input.transcription", "input.noise_reduction")  # fmt: skip
+IGNORED = ("type", "tools", "tool_choice", "input.turn_detection", "input.transcription", "input.noise_reduction")  # fmt: skip
 
 
 def effective(config: SessionConfig) -> SessionConfig:
     """What of a client's choices holds."""
     heard = AudioInput(format=config.input.format, turn_detection=None)
-    return msgspec.structs.replace(config, tools=(), tool_choice=ToolChoice(), input=heard)
+    return msgspec.structs.replace(
+        config, type=REALTIME, tools=(), tool_choice=ToolChoice(), input=heard
+    )
 
 
 def ignored(config: SessionConfig) -> list[str]:

@@ -1,0 +1,159 @@
+"""What the host of a duplex model does when there is no model, or none any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from engines.duplex import registry
+from engines.duplex.spec import DuplexSpec
+from engines.model_store import ModelStore
+from engines.sim.duplex import DuplexOptions, SimDuplex
+from session_server.clock import MonotonicClock
+from session_server.errors import ConfigError, EngineFault, ModelsMissing
+from session_server.observability.metrics import Metrics
+from session_server.runtime import duplex_host
+from session_server.runtime.duplex_check import try_duplex
+from session_server.runtime.duplex_host import DuplexHost
+from session_server.runtime.duplex_messages import ClearHeard, HearUser, TakeSeat
+from session_server.runtime.messages import (
+    CancelResponse,
+    CloseSession,
+    DuplexFrame,
+    DuplexLost,
+    OpenSession,
+    SessionOpened,
+    SessionRefused,
+    ToSession,
+)
+from tests.integration.duplex.conftest import until
+
+pytestmark = pytest.mark.integration
+
+STORE = ModelStore(Path())
+
+
+class Brittle(SimDuplex):
+    """Fails to load as often as `failures` says."""
+
+    failures: list[Exception] = []  # noqa: RUF012 - emptied by the loads of a test
+
+    def load(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        super().load()
+
+
+def brittle(options: Mapping[str, object], store: ModelStore) -> Brittle:
+    return Brittle(
+        DuplexOptions(frame_samples=480, slots=2, throw_at_tick=int(str(options.get("throw", 0))))
+    )
+
+
+@pytest.fixture
+def spec(monkeypatch: pytest.MonkeyPatch) -> DuplexSpec:
+    monkeypatch.setattr(registry, "DUPLEX", {"brittle": f"{__name__}:brittle", **registry.DUPLEX})
+    monkeypatch.setattr(duplex_host, "_FIRST_PAUSE_S", 0.01)
+    Brittle.failures = []
+    return DuplexSpec("brittle")
+
+
+def host(spec: DuplexSpec, seen: list[ToSession], max_sessions: int = 9) -> DuplexHost:
+    return DuplexHost(
+        spec, STORE, max_sessions, MonotonicClock(), seen.append, Metrics(strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("thrown", "told"),
+    [
+        (ModelsMissing("no weights"), "no weights"),
+        (RuntimeError("out of\nmemory"), "brittle: RuntimeError: out of memory"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_model_that_cannot_be_loaded_is_one_line(
+    spec: DuplexSpec, thrown: Exception, told: str
+) -> None:
+    Brittle.failures = [thrown]
+    made = host(spec, [])
+    with pytest.raises((ModelsMissing, EngineFault), match=told):
+        await made.start()
+    assert made.stage_states == {"duplex": "down"}
+    await made.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_does_not_come_back_at_once_is_tried_again(spec: DuplexSpec) -> None:
+    seen: list[ToSession] = []
+    made = host(DuplexSpec("brittle", options={"throw": 3}), seen)
+    await made.start()
+    made.post(OpenSession("a"))
+    made.post(OpenSession("a"))
+    made.post(TakeSeat("a", "", ""))
+    made.post(TakeSeat("a", "", ""))
+    made.post(OpenSession("b"))  # admitted, not there yet: it has nothing to lose
+    Brittle.failures = [RuntimeError("not yet"), RuntimeError("not yet")]
+    await until(
+        lambda: DuplexLost("a", "The model failed; the conversation with it begins anew.") in seen
+    )
+    lost = len(seen)
+    made.post(OpenSession("c"))
+    assert seen[-1] == SessionRefused("c", "the duplex model is down")
+    await until(lambda: any(isinstance(m, DuplexFrame) for m in seen[lost:]))
+    assert sum(isinstance(m, DuplexLost) for m in seen) >= 1
+    assert not any(isinstance(m, DuplexLost) and m.session == "b" for m in seen)
+    assert not Brittle.failures
+    for name in ("a", "b", "b"):
+        made.post(CloseSession(name))
+    made.check_integrity()
+    await made.stop()
+    await made.stop()
+
+
+@pytest.mark.asyncio
+async def test_sessions_are_admitted_by_slots_and_messages_of_strangers_do_nothing(
+    spec: DuplexSpec,
+) -> None:
+    seen: list[ToSession] = []
+    made = host(spec, seen)
+    await made.start()
+    for name in ("a", "b", "c"):
+        made.post(OpenSession(name))
+    assert seen[:2] == [SessionOpened("a"), SessionOpened("b")]
+    assert seen[2] == SessionRefused("c", "all 2 slots of the duplex model are taken")
+    assert made.slots == (2, 2)
+    assert made.sessions_by_class()["playing"] == 2
+    with pytest.raises(AssertionError, match="a, b"):
+        made.check_integrity()
+    for message in (HearUser("x", b""), ClearHeard("x"), CloseSession("x"), TakeSeat("x", "", "")):
+        made.post(message)
+    made.post(CancelResponse("a", "resp"))
+    made.post(HearUser("a", b"\0\0"))  # before it has taken its seat
+    made.post(TakeSeat("a", "", ""))
+    await until(lambda: any(isinstance(m, DuplexFrame) for m in seen))
+    made.post(CloseSession("a"))
+    made.post(CloseSession("b"))
+    seen.clear()
+    await asyncio.sleep(0.1)
+    assert not seen  # what was under way is nobody's
+    assert made.stage_states == {"duplex": "idle"}
+    await made.stop()
+
+
+def test_the_check_says_what_a_tick_costs_or_what_is_missing(spec: DuplexSpec) -> None:
+    good = try_duplex(spec, STORE)
+    assert good.ok
+    assert good.detail.startswith("brittle: 2 slots; a tick of 20 ms takes ")
+    Brittle.failures = [ModelsMissing("no weights"), RuntimeError("broken")]
+    assert try_duplex(spec, STORE).detail == "no weights"
+    assert try_duplex(spec, STORE).detail == "RuntimeError: broken"
+    assert "unknown engine" in try_duplex(DuplexSpec("nothing"), STORE).detail
+
+
+def test_a_wrong_option_is_named_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"graph.options: unknown engine option slot;"):
+        host(DuplexSpec("sim.duplex", options={"slot": 1}), [])
