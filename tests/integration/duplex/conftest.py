@@ -87,6 +87,7 @@ class Caller:
     events: list[Any] = field(default_factory=list)
     wanted: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     silent: bool = False
+    rest: bytes = b""
 
     async def read(self) -> None:
         async for event in self.connection:
@@ -95,11 +96,11 @@ class Caller:
     async def stream(self) -> None:
         """20 ms at a time on absolute deadlines: what is to be said, else silence."""
         loop = asyncio.get_running_loop()
-        due, rest = loop.time(), b""
+        due = loop.time()
         while True:
-            if not rest and not self.wanted.empty():
-                rest = self.wanted.get_nowait()
-            piece, rest = (rest[: 2 * SIZE] or quiet(1)), rest[2 * SIZE :]
+            if not self.rest and not self.wanted.empty():
+                self.rest = self.wanted.get_nowait()
+            piece, self.rest = (self.rest[: 2 * SIZE] or quiet(1)), self.rest[2 * SIZE :]
             if not self.silent:
                 await self.connection.input_audio_buffer.append(
                     audio=base64.b64encode(piece).decode()
@@ -109,6 +110,10 @@ class Caller:
 
     def say(self, frames: int) -> None:
         self.wanted.put_nowait(loud(frames))
+
+    def hush(self) -> None:
+        """Break off what is being said."""
+        self.rest = b""
 
     def of(self, kind: str) -> list[Any]:
         return [event for event in self.events if event.type == kind]
