@@ -160,7 +160,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
     def _paced_make_room(self, chosen: _Chosen) -> None:
         """Evict the least urgent of those left out while memory (or the model runner's slots) would not do."""
         hidden = [r for r in self.running if r.request_id not in chosen.active and _is_running(r)]
-        hidden.sort(key=lambda r: (not self._paced_is_held(r), r.priority))
+        hidden.sort(key=lambda r: r.priority)
         coming = self._paced_coming(chosen)
         while hidden and (
             self._paced_free_blocks() < self._paced_wanted_blocks(chosen, coming)
