@@ -158,8 +158,7 @@ class DuplexSession(Session):
 
     def _say(self, event: AssistantSpoke) -> None:
         answer = self._answer
-        if answer is None:
-            return
+        assert answer is not None  # the model has the floor
         limit = ms_to_samples(self._context.params.max_speech_ms, answer.ledger.rate)
         if answer.ledger.generated >= limit:
             self._finish()
