@@ -21,6 +21,7 @@ class Placement(enum.Enum):
     """Where a stage runs."""
 
     THREAD = "thread"
+    PROCESS = "process"
 
 
 class EdgeUnit(enum.Enum):
@@ -47,10 +48,15 @@ _NEEDED = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.VOCODER)
 and so is the codec."""
 
 
+_STAGE_KEYS = {
+    "engine", "max_batch", "placement", "step_limit_s", "niceness", "hears", "options", "device",
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class StageSpec:
     """One node. A step longer than `step_limit_s` counts as hung. `niceness`: what its thread gives way by on a busy
-    machine, 0 (not at all) to 19, as in nice(1). `hears`: a thinker that takes the user's audio itself."""
+    machine, 0 (not at all) to 19, as in nice(1). `device`: given to the engine as its option of that name. `hears`: a thinker that takes the user's audio itself."""
 
     stage: Stage
     engine: str
@@ -60,6 +66,12 @@ class StageSpec:
     niceness: int = 0
     hears: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
+    device: str | None = None
+
+    @property
+    def engine_options(self) -> Mapping[str, object]:
+        """`options`, with the device."""
+        return self.options if self.device is None else {**self.options, "device": self.device}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +126,35 @@ def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
 
 
 def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> StageSpec:
-    known = {"engine", "max_batch", "placement", "step_limit_s", "niceness", "hears", "options"}
-    _only(mapping, known, where)
+    _only(mapping, _STAGE_KEYS, where)
     engine = mapping.get("engine")
     if not isinstance(engine, str) or not engine:
         raise ConfigError(f"{where}.engine: must name an engine, such as cpu.moonshine")
-    placement = mapping.get("placement", Placement.THREAD.value)
-    if placement != Placement.THREAD.value:
-        raise ConfigError(f"{where}.placement: {placement!r} is not supported, only 'thread'")
     return StageSpec(
         stage,
         engine,
         _integer(mapping.get("max_batch", 1), f"{where}.max_batch", 1, 1024),
-        Placement.THREAD,
+        _placement(mapping.get("placement", Placement.THREAD.value), f"{where}.placement"),
         _seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
         _integer(mapping.get("niceness", 0), f"{where}.niceness", 0, 19),
         _hears(mapping.get("hears", False), stage, f"{where}.hears"),
         dict(_mapping(mapping.get("options") or {}, f"{where}.options")),
+        _device(mapping.get("device"), f"{where}.device"),
     )
+
+
+def _placement(value: object, where: str) -> Placement:
+    try:
+        return Placement(value)
+    except ValueError:
+        known = ", ".join(placement.value for placement in Placement)
+        raise ConfigError(f"{where}: must be one of {known}, not {value!r}") from None
+
+
+def _device(value: object, where: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigError(f"{where}: must name a device, such as cuda:1, not {value!r}")
+    return value
 
 
 def _hears(value: object, stage: Stage, where: str) -> bool:

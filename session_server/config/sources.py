@@ -208,6 +208,7 @@ def _graph_tree(graph: Graph) -> dict[str, object]:
             "niceness": spec.niceness,
             "hears": spec.hears,
             "options": dict(spec.options),
+            "device": spec.device,
         }
         for spec in graph.stages
     }

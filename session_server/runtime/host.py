@@ -48,8 +48,8 @@ from session_server.runtime.stage_assembly import (
     MakeEngine,
     MakeStageWorker,
     StageAssembly,
+    placed_worker,
     registered_engine,
-    thread_worker,
 )
 from session_server.runtime.timers import Loop
 from session_server.runtime.turn_admission import Prediction, TurnGate
@@ -86,7 +86,7 @@ class EngineHost:
         deliver: Callable[[ToSession], None],
         metrics: HostMetrics | None = None,
         make_engine: MakeEngine = registered_engine,
-        make_worker: MakeStageWorker = thread_worker,
+        make_worker: MakeStageWorker = placed_worker,
     ) -> None:
         self._clock = clock
         self._deliver = deliver

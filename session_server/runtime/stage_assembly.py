@@ -7,16 +7,18 @@ Nothing here acts after it has been built. Invariant: policies that order by mem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from engines.base import Stage, SteppedEngine
-from engines.graph import Graph, StageSpec
+from engines.graph import Graph, Placement, StageSpec
 from engines.model_store import ModelStore
-from engines.registry import factory, is_streaming, streaming_factory
+from engines.registry import Factory, factory, is_streaming, streaming_factory
 from engines.streaming import StreamingEngine
 from session_server.clock import Clock
 from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
+from session_server.runtime.process_worker import ProcessWorker
 from session_server.runtime.residency_shell import ThinkerResidency
 from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import MakeWorker, StageRunner
@@ -39,18 +41,30 @@ CreateStreaming = Callable[[], StreamingEngine]
 MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredEngine:
+    """Makes the engine that `spec` names; a value, so that it can be sent to another process."""
+
+    spec: StageSpec
+    store: ModelStore
+
+    @property
+    def factory(self) -> Factory:
+        where = f"graph.stages.{self.spec.stage.value}.engine"
+        return factory(self.spec.engine, RUNTIME_ENGINES, where)
+
+    def __call__(self) -> SteppedEngine:
+        try:
+            return self.factory(self.spec.engine_options, self.store)
+        except ValueError as error:
+            raise ConfigError(f"graph.stages.{self.spec.stage.value}.options: {error}") from error
+
+
 def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
     """How to make the engine that `spec` names. Raises ConfigError when there is none of that name."""
-    where = f"graph.stages.{spec.stage.value}"
-    create = factory(spec.engine, RUNTIME_ENGINES, f"{where}.engine")
-
-    def make() -> SteppedEngine:
-        try:
-            return create(spec.options, store)
-        except ValueError as error:
-            raise ConfigError(f"{where}.options: {error}") from error
-
-    return make
+    engine = RegisteredEngine(spec, store)
+    _ = engine.factory
+    return engine
 
 
 def registered_streaming(spec: StageSpec, store: ModelStore) -> CreateStreaming:
@@ -60,17 +74,19 @@ def registered_streaming(spec: StageSpec, store: ModelStore) -> CreateStreaming:
 
     def make() -> StreamingEngine:
         try:
-            return create(spec.options, store)
+            return create(spec.engine_options, store)
         except ValueError as error:
             raise ConfigError(f"{where}.options: {error}") from error
 
     return make
 
 
-def thread_worker(
+def placed_worker(
     spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
 ) -> Worker:
-    """Each stage on a thread of its own."""
+    """Each stage on a thread or in a process of its own, as the graph says."""
+    if spec.placement is Placement.PROCESS:
+        return ProcessWorker(spec.stage.value, create, report, spec.niceness)
     return ThreadWorker(spec.stage.value, create, report, clock, spec.niceness)
 
 
@@ -149,6 +165,9 @@ class StageAssembly:
         )
 
     def _streaming_runner(self, spec: StageSpec, store: ModelStore) -> StreamingRunner:
+        if spec.placement is not Placement.THREAD:
+            where = f"graph.stages.{spec.stage.value}.placement"
+            raise ConfigError(f"{where}: {spec.engine} places itself; leave this out")
         return StreamingRunner(
             spec.stage,
             registered_streaming(spec, store),

@@ -108,55 +108,16 @@ class Worker(Protocol):
         ...
 
 
-class ThreadWorker:
-    """A worker with a thread of its own. `report` is called on that thread."""
+class EngineSeat:
+    """The engine, where it is: carries out orders, and makes a report of whatever comes of them. One thread."""
 
-    def __init__(
-        self,
-        name: str,
-        create: Callable[[], SteppedEngine],
-        report: Callable[[Report], None],
-        clock: Clock,
-        niceness: int = 0,
-    ) -> None:
+    def __init__(self, name: str, create: Callable[[], SteppedEngine], clock: Clock) -> None:
         self._name = name
-        self._niceness = niceness
         self._create = create
-        self._report = report
         self._clock = clock
-        self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
-        self._abandoned = False
         self._engine: SteppedEngine | None = None
-        self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
-        self._thread.start()
 
-    def load(self) -> None:
-        self._orders.put("load")
-
-    def submit(self, plan: Plan) -> None:
-        self._orders.put(plan)
-
-    def stop(self) -> None:
-        self._orders.put("stop")
-
-    def abandon(self) -> None:
-        self._abandoned = True
-        self._orders.put("stop")
-
-    def join(self, timeout_s: float) -> bool:
-        """Whether the thread has ended."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        _give_way(self._niceness)
-        while (order := self._orders.get()) != "stop" and not self._abandoned:
-            report = self._execute(order) if isinstance(order, Plan) else self._load()
-            if not self._abandoned:
-                self._report(report)
-        self._close()
-
-    def _load(self) -> Report:
+    def load(self) -> Loaded | LoadFailed:
         try:
             engine = self._engine
             if engine is None:
@@ -166,10 +127,10 @@ class ThreadWorker:
             engine.load()
             return Loaded(engine.capabilities)
         except Exception as error:
-            self._close()  # the next attempt begins with a new one
+            self.close()  # the next attempt begins with a new one
             return LoadFailed(error)
 
-    def _execute(self, plan: Plan) -> Outcome:
+    def execute(self, plan: Plan) -> Outcome:
         outcome = Outcome()
         engine = self._engine
         if engine is None:
@@ -221,11 +182,58 @@ class ThreadWorker:
         _log.error("the %s engine could not begin a job: %s", self._name, describe(error))
         return f"the {self._name} engine could not begin this"
 
-    def _close(self) -> None:
+    def close(self) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
             with contextlib.suppress(Exception):  # it is being thrown away, whatever it says
                 engine.close()
+
+
+class ThreadWorker:
+    """A worker with a thread of its own. `report` is called on that thread."""
+
+    def __init__(
+        self,
+        name: str,
+        create: Callable[[], SteppedEngine],
+        report: Callable[[Report], None],
+        clock: Clock,
+        niceness: int = 0,
+    ) -> None:
+        self._niceness = niceness
+        self._report = report
+        self._seat = EngineSeat(name, create, clock)
+        self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
+        self._abandoned = False
+        self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
+        self._thread.start()
+
+    def load(self) -> None:
+        self._orders.put("load")
+
+    def submit(self, plan: Plan) -> None:
+        self._orders.put(plan)
+
+    def stop(self) -> None:
+        self._orders.put("stop")
+
+    def abandon(self) -> None:
+        self._abandoned = True
+        self._orders.put("stop")
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        _give_way(self._niceness)
+        seat = self._seat
+        while (order := self._orders.get()) != "stop" and not self._abandoned:
+            report = seat.execute(order) if isinstance(order, Plan) else seat.load()
+            if not self._abandoned:
+                self._report(report)
+        seat.close()
 
 
 def _give_way(niceness: int) -> None:

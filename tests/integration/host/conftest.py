@@ -101,6 +101,7 @@ def graph(
     capacity: Mapping[str, int] | None = None,
     without: tuple[str, ...] = (),
     thinker: str = "sim.thinker",
+    in_processes: tuple[str, ...] = (),
 ) -> Graph:
     room = {"token": 256, "clause": 2, "chunk": 2, **(capacity or {})}
     stages = {
@@ -108,6 +109,7 @@ def graph(
             "engine": thinker if name == "thinker" else f"sim.{name}",
             "max_batch": 8,
             "step_limit_s": step_limit_s,
+            "placement": "process" if name in in_processes else "thread",
             "options": {**_BRIEF.get(name, {}), "max_batch": 8, **(options or {}).get(name, {})},
         }
         for name in STAGES
