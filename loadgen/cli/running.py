@@ -68,9 +68,11 @@ def _split(url: str, scheme: str) -> urllib.parse.SplitResult:
     """Raises ConfigError."""
     try:
         parts = urllib.parse.urlsplit(url if "://" in url else f"{scheme}://{url}")
-        parts.port  # noqa: B018 - a port that is no number shows when it is asked for
+        port = parts.port  # one that is no number shows when it is asked for
     except ValueError as error:
         raise ConfigError(f"--url {url!r}: {error}") from None
+    if "://" not in url and port is None:  # a word alone is more likely a slip than a host
+        return urllib.parse.urlsplit(url)
     return parts
 
 

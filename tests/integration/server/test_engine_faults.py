@@ -193,7 +193,7 @@ async def test_an_engine_that_cannot_come_back_fails_answers_and_readiness_says_
             raise OSError("the model file is gone")
 
         monkeypatch.setattr(SimTalker, "load", never)
-        monkeypatch.setattr(stage_runner, "_RETRY_S", (0.2,))
+        monkeypatch.setattr(stage_runner, "RETRY_S", (0.2,))
         await fails(caller, "the talker engine failed")
         await until(lambda: server.host.stage_states["talker"] == "down")
         assert "stage talker is down" in server.reasons()

@@ -20,6 +20,7 @@ TROUBLE = "only counts what should not happen; tests of engine faults and of hos
 MOVING = "needs an engine whose state can be moved: tests of host residency and of host_report"
 VIDEO = "comes with video input"
 DUPLEX = "comes with a duplex model: tests/integration/duplex"
+STREAMING = "comes with a thinker that schedules itself: test_streaming_thinker and test_metrics"
 CALLS = "comes with WebRTC calls: test_media_paths"
 WITHOUT_SAMPLES = {
     "webrtc_calls": CALLS,
@@ -42,6 +43,8 @@ WITHOUT_SAMPLES = {
     "kv_reload_seconds": MOVING,
     "kv_preloads": MOVING,
     "kv_preload_bytes": MOVING,
+    "engine_answers": STREAMING,
+    "engine_state_used_ratio": STREAMING,
     "video_frames": VIDEO,
     "video_evidence_age_seconds": VIDEO,
 }

@@ -107,7 +107,9 @@ def test_a_light_encoder_spares_the_speech_model_until_something_is_lost():
     for at in range(0, len(said) - FRAME, 10 * FRAME):  # no joint breaks the sound
         span = slice(at, at + 10 * FRAME)
         out = heard[behind:][span]
-        assert float(np.corrcoef(said[span][: len(out)], out)[0, 1]) > 0.6
+        spoken = said[span][: len(out)]
+        if spoken.std() > 100:  # a pause correlates with nothing
+            assert float(np.corrcoef(spoken, out)[0, 1]) > 0.6
 
 
 def test_two_lost_packets_are_made_up_in_one_piece():
