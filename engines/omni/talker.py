@@ -173,13 +173,18 @@ class Qwen3Talker:
 
     # -- within a step
 
+    @property
+    def _answer_room(self) -> int:
+        """Positions that what the user said never takes."""
+        return min(self._options.max_frames, self._options.context * 3 // 4)
+
     def _read(self, model: TalkerModel, key: JobKey, job: _Job) -> StepResult:
         """Read a part of the opening prompt, which ends with the answer's first token."""
         if job.unread is None:
             if job.understood is None or not job.tokens:
                 return StepResult(key, finished=job.closed)
             model.begin(job.slot)
-            room = self._options.context - 1
+            room = self._options.context - self._answer_room
             job.unread = model.prompt(job.understood, job.tokens.popleft(), job.speaker, room)
         part, job.unread = model.split(job.unread, self._options.prompt_units)
         hidden = model.forward([job.slot], [job.known], part[None])

@@ -176,6 +176,12 @@ def test_what_a_slot_knows_is_not_read_again_and_the_talker_still_gets_it(idle):
     assert torch.equal(again.frames, fresh.frames)
 
 
+def test_a_long_conversation_leaves_the_answer_its_room(idle):
+    long = answer(idle, "long", heard(sound(24.0, 11)), "long")
+    assert len(long.payloads[0][0].user) > 256  # more than the talker's whole context
+    assert len(long.frames) == FRAMES
+
+
 def test_a_second_job_of_a_session_copies_what_it_shares(idle):
     job = heard(sound(1.0, 9))
     first, second = Answer(JobKey("two", "a")), Answer(JobKey("two", "b"))

@@ -1,0 +1,141 @@
+"""The tiny Qwen3-Omni behind the whole server: audio in, audio out over WebSocket, and interruptions anywhere.
+
+The model understands nothing, but all of it runs: the user's audio reaches the thinker, the thinker's states the talker, the
+talker's codes the vocoder. Real time and real engines; no bar is on time.
+"""
+
+import asyncio
+import random
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from session_server.config import load
+from session_server.runtime.server import Server
+from tests.integration.server.caller import Caller, Event, calling, silence
+from tests.integration.server.conftest import until, until_intact
+from tests.integration.server.sounds import speech
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(240)]
+
+DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
+FRAMES = 40
+ENDED = "incomplete"
+"""A model of random weights never ends by itself: its answers reach `max_tokens`."""
+SMALL = {
+    "thinker": {"context": 1024, "max_tokens": 24, "slots": 4, "max_batch": 4},
+    "talker": {"context": 512, "max_frames": FRAMES, "slots": 4, "max_batch": 4},
+    "vocoder": {"left_frames": 4, "slots": 8, "max_batch": 4},
+}
+
+
+@asynccontextmanager
+async def serving(options: dict) -> AsyncIterator[Server]:
+    flags: dict[str, object] = {
+        "server.host": "127.0.0.1",
+        "server.port": 0,
+        "server.close_wait_s": 0.5,
+        "observability.loop_lag_ms": 60_000,
+        "core.first_output_ms": 120_000,
+        "core.output_gap_ms": 120_000,
+    }
+    for stage, own in SMALL.items():
+        flags[f"graph.stages.{stage}.step_limit_s"] = 120.0
+        for name, value in {**options, "device": "cpu", **own}.items():
+            flags[f"graph.stages.{stage}.options.{name}"] = value
+    server = Server(load(Path("configs/qwen3-omni.yaml"), flags=flags).config)
+    await server.start()
+    try:
+        yield server
+        await until(lambda: len(server.registry) == 0)
+        await until_intact(server)
+    finally:
+        await server.stop()
+
+
+def engines(server: Server) -> list:
+    return [runner._worker._engine for runner in server.host._stages.runners.values()]
+
+
+async def turn(caller: Caller, seconds: float, seed: int) -> str:
+    """Say something; the id of the response that answers it."""
+    start = len(caller.events)
+    await caller.append(speech(seconds, seed))
+    await caller.speak(silence(0.5))
+    created = await caller.wait("response.created", start, 120)
+    return str(created["response"]["id"])
+
+
+async def test_a_spoken_turn_is_heard_and_answered_in_speech(options):
+    async with serving(options) as server, calling(server.address.ws) as caller:
+        await caller.detect(DETECTION)
+        first = await caller.ended(await turn(caller, 0.7, 1))
+        assert first["status"] == ENDED
+        said = first["output"][0]["content"][0]
+        assert said["type"] == "output_audio"
+        assert said["transcript"]
+        assert len(caller.pcm(first["id"])) == 2 * (FRAMES * 1920 - 555)
+        levels = struct.unpack(f"<{FRAMES * 1920 - 555}h", caller.pcm(first["id"]))
+        assert max(levels) > 1000
+        user = [
+            e["item"] for e in caller.of("conversation.item.added") if e["item"]["role"] == "user"
+        ]
+        assert user[0]["content"][0]["transcript"] is None
+        assert first["usage"]["input_tokens"] > 20
+        second = await caller.ended(await turn(caller, 0.5, 2))
+        assert second["status"] == ENDED
+        # both turns' audio, and the answer between them, are in the second prompt
+        assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"] + 20
+        assert second["usage"]["input_token_details"]["cached_tokens"] > 0
+
+
+async def test_a_typed_question_and_a_written_answer_need_no_talker(options):
+    async with serving(options) as server, calling(server.address.ws) as caller:
+        name = await caller.ask("Hello?", output_modalities=["text"], max_output_tokens=5)
+        done = await caller.ended(name)
+        assert done["status"] == "incomplete"
+        assert done["output"][0]["content"][0]["text"]
+        assert caller.pcm(name) == b""
+
+
+async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all_is_free(options):
+    rng = random.Random(20)
+    async with serving(options) as server, calling(server.address.ws) as caller:
+        await caller.detect(DETECTION)
+        for number in range(20):
+            name = await turn(caller, 0.45, number)
+            await asyncio.sleep(rng.random() * 1.2)
+            start = len(caller.events)
+            if number % 2:
+                await caller.send({"type": "response.cancel", "response_id": name})
+                await caller.send({"type": "output_audio_buffer.clear"})
+            else:
+                await caller.speak(speech(0.5, 100 + number))
+                await caller.append(silence(0.6))
+            await caller.ended(name)
+            at = next(
+                i
+                for i, event in enumerate(caller.events)
+                if event["type"] == "response.done" and event["response"]["id"] == name
+            )
+            if not number % 2:  # the interruption is a turn of its own
+                created = await caller.wait("response.created", start, 120)
+                other = created["response"]["id"]
+                await caller.send({"type": "response.cancel", "response_id": other})
+                await caller.ended(other)
+            late = [
+                e
+                for e in caller.events[at:]
+                if e.get("response_id") == name and "delta" in e["type"]
+            ]
+            assert late == []
+        last = await caller.ended(await turn(caller, 0.6, 77))
+        assert last["status"] == ENDED
+        assert len(caller.pcm(last["id"])) == 2 * (FRAMES * 1920 - 555)
+        await until(lambda: not any(engine.jobs_held for engine in engines(server)))
