@@ -101,17 +101,10 @@ def test_a_light_encoder_spares_the_speech_model_until_something_is_lost():
     assert all(map(by_transform, good))
     assert not any(map(by_transform, lossy[5:]))
     assert all(map(by_transform, again[5:]))
-    heard = samples(b"".join(decoded(good + lossy + again, Decoder(OUTPUT_RATE))))
-    behind = round(0.0065 * OUTPUT_RATE)
-    said = samples(sound)
-    for at in range(0, len(said) - FRAME, 10 * FRAME):  # no joint breaks the sound
-        span = slice(at, at + 10 * FRAME)
-        out = heard[behind:][span]
-        spoken = said[span][: len(out)]
-        assert abs(out.std() - spoken.std()) < 0.35 * max(spoken.std(), 1.0)
-        # Hisses keep their loudness alone, so the wave is looked at where the coder changes.
-        if at in (100 * FRAME, 200 * FRAME):
-            assert float(np.corrcoef(spoken, out)[0, 1]) > 0.5
+    heard = decoded(good + lossy + again, Decoder(OUTPUT_RATE))
+    for at in range(0, len(frames) - 10, 10):  # over the joints, too, it is as loud as it was said
+        said, out = (loudness(b"".join(x[at : at + 10])) for x in (frames, heard))
+        assert 0.6 * said - 100 < out < 1.5 * said + 100
 
 
 def test_two_lost_packets_are_made_up_in_one_piece():
