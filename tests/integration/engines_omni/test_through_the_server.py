@@ -7,7 +7,7 @@ talker's codes the vocoder. Real time and real engines; no bar is on time.
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from engines.omni import code2wav, talker, thinker
 from session_server.config import load
 from session_server.runtime.server import Server
 from tests.integration.server.caller import Caller, Event, calling, silence
@@ -59,8 +60,18 @@ async def serving(options: dict) -> AsyncIterator[Server]:
         await server.stop()
 
 
-def engines(server: Server) -> list:
-    return [runner._worker._engine for runner in server.host._stages.runners.values()]
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Those that a server makes."""
+    made: list = []
+    for module in (thinker, talker, code2wav):
+
+        def create(*args: object, make: Callable[..., object] = module.create) -> object:
+            made.append(make(*args))
+            return made[-1]
+
+        monkeypatch.setattr(module, "create", create)
+    return made
 
 
 async def turn(caller: Caller, seconds: float, seed: int) -> str:
@@ -104,7 +115,9 @@ async def test_a_typed_question_and_a_written_answer_need_no_talker(options):
         assert caller.pcm(name) == b""
 
 
-async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all_is_free(options):
+async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all_is_free(
+    options, engines
+):
     rng = random.Random(20)
     async with serving(options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
@@ -138,4 +151,5 @@ async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all
         last = await caller.ended(await turn(caller, 0.6, 77))
         assert last["status"] == ENDED
         assert len(caller.pcm(last["id"])) == 2 * (FRAMES * 1920 - 555)
-        await until(lambda: not any(engine.jobs_held for engine in engines(server)))
+        assert len(engines) == 3
+        await until(lambda: not any(engine.jobs_held for engine in engines))

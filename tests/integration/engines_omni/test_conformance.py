@@ -1,0 +1,112 @@
+"""Each Omni stage keeps the contract of stepped engines, by the checks that every engine passes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+
+from engines.base import JobKey, SpeechJob, Stage, SteppedEngine, TalkJob, TalkPiece, ThinkJob
+from engines.conformance import stepped_checks
+from engines.conformance.stepped_kit import SteppedKit
+from engines.model_store import ModelStore
+from engines.omni import code2wav, talker, thinker
+from engines.omni.edge import CodecFrames
+from tests.integration.engines_omni.answering import Answer, heard, think
+from tests.integration.engines_omni.conftest import sound
+
+pytestmark = pytest.mark.integration
+SLOTS = 3
+GREEDY = {"temperature": 0.0, "slots": SLOTS}
+STAGES = (Stage.THINKER, Stage.TALKER, Stage.VOCODER)
+
+
+def codes(n: int) -> torch.Tensor:
+    return torch.randint(0, 2048, (9 + n, 16), generator=torch.Generator().manual_seed(n))
+
+
+def nearly(one: object, other: object) -> bool:
+    """Of s16le: the last bit may be rounded otherwise in another batch."""
+    if not isinstance(one, bytes) or not isinstance(other, bytes):
+        return one == other
+    a, b = (np.frombuffer(pcm, "<i2").astype(int) for pcm in (one, other))
+    return len(a) == len(b) and int(np.abs(a - b).max(initial=0)) <= 1
+
+
+@pytest.fixture(scope="module")
+def kits(options, tmp_path_factory) -> dict[Stage, SteppedKit]:
+    store = ModelStore(tmp_path_factory.mktemp("store"))
+
+    def thinks() -> SteppedEngine:
+        return thinker.create({**options, **GREEDY, "context": 256, "max_tokens": 6}, store)
+
+    teller = thinks()
+    teller.load()
+    answers = [Answer(JobKey("for the talker", f"r{n}")) for n in range(SLOTS + 1)]
+    for n, answer in enumerate(answers):
+        teller.start(answer.key, heard(sound(0.3 + 0.1 * n, n)))
+        think(teller, [answer])
+        teller.release(answer.key)
+    teller.close()
+
+    def pieces(n: int) -> list[TalkPiece]:
+        told = zip(answers[n].texts, answers[n].payloads, strict=True)
+        return [TalkPiece(text, payloads) for text, payloads in told if payloads]
+
+    def held(engine: SteppedEngine) -> int:
+        return engine.jobs_held
+
+    return {
+        Stage.THINKER: SteppedKit(
+            thinks,
+            lambda n: heard(sound(0.3 + 0.1 * n, n)),
+            held=held,
+            bad_job=ThinkJob("hello " * 300, ()),
+        ),
+        Stage.TALKER: SteppedKit(
+            lambda: talker.create({**options, **GREEDY, "context": 128, "max_frames": 10}, store),
+            lambda _: TalkJob("ethan"),
+            pieces,
+            held=held,
+            bad_job=TalkJob("nobody"),
+        ),
+        Stage.VOCODER: SteppedKit(
+            lambda: code2wav.create({**options, "left_frames": 0, "slots": SLOTS}, store),
+            lambda _: SpeechJob("ethan"),
+            lambda n: [CodecFrames(codes(n)[:4]), CodecFrames(codes(n)[4:])],
+            same=nearly,
+            held=held,
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def loaded(kits):
+    engines = {stage: kits[stage].create() for stage in STAGES}
+    for engine in engines.values():
+        engine.load()
+    yield engines
+    for engine in engines.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
+@pytest.mark.parametrize("check", stepped_checks.CHECKS, ids=lambda check: check.__name__)
+def test_it_keeps_the_contract(kits, loaded, stage: Stage, check: Callable[..., None]):
+    check(kits[stage], loaded[stage])
+    assert loaded[stage].jobs_held == 0
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
+def test_a_storm_leaves_nothing_behind(kits, loaded, stage: Stage):
+    for seed in range(3):
+        stepped_checks.storm(kits[stage], loaded[stage], seed)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
+def test_it_can_be_closed_and_loaded_again(kits, stage: Stage):
+    stepped_checks.an_engine_that_was_closed_can_be_loaded_again(kits[stage])
