@@ -30,7 +30,7 @@ from engines.base import (
 from engines.model_store import ModelStore
 from engines.omni.edge import CodecFrames
 from engines.omni.options import VocoderOptions, read_options
-from engines.omni.parts import Qwen3Weights
+from engines.omni.parts import LOADING, Qwen3Weights
 from engines.stepping import require_new
 from session_server.errors import EngineFault
 from session_server.media import OUTPUT_RATE
@@ -120,7 +120,8 @@ class Code2WavEngine:
     def load(self) -> None:
         if self._maker is not None:
             return
-        self._model = Qwen3Weights(self._options).code2wav()
+        with LOADING:
+            self._model = Qwen3Weights(self._options).code2wav()
         self._unit = int(self._model.total_upsample)
         self._groups = int(self._model.config.num_quantizers)
         maker = WaveMaker(self._decode, self._unit, self._options.left_frames)

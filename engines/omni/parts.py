@@ -7,6 +7,7 @@ What is missing is said in one line, before anything is loaded.
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from engines.omni.options import OmniOptions
 from session_server.errors import EngineFault, ModelsMissing
 
 _KIND = "qwen3_omni_moe"
+
+LOADING = threading.Lock()
+"""Held by a stage while it loads: transformers imports its modules as they are asked for, which two threads must not do at once."""
 
 
 class Qwen3Weights:
@@ -49,7 +53,10 @@ class Qwen3Weights:
 
     def _read_config(self) -> Any:  # noqa: ANN401
         from transformers import Qwen3OmniMoeConfig
+        from transformers.utils import logging
 
+        logging.set_verbosity_error()  # it would report each part's weights as unexpected in the others
+        logging.disable_progress_bar()
         path = self.folder / "config.json"
         try:
             kind = json.loads(path.read_text()).get("model_type")
@@ -68,10 +75,6 @@ class Qwen3Weights:
         return Qwen3OmniMoeConfig.from_pretrained(self.folder)
 
     def _load(self, kind: Any, config: Any, prefix: str) -> Any:  # noqa: ANN401
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()  # it would report each part's weights as unexpected in the others
-        logging.disable_progress_bar()
         device = torch.device(self._options.device)
         if device.type == "cuda" and not torch.cuda.is_available():
             raise EngineFault(

@@ -29,6 +29,7 @@ from engines.base import (
 from engines.model_store import ModelStore
 from engines.omni.edge import CodecFrames, Spoken, Understanding
 from engines.omni.options import TalkerOptions, read_options
+from engines.omni.parts import LOADING
 from engines.omni.talker_model import TalkerModel
 from engines.stepping import require_new
 from session_server.errors import EngineFault
@@ -91,7 +92,8 @@ class Qwen3Talker:
 
     def load(self) -> None:
         if self._model is None:
-            self._model = TalkerModel(self._options)
+            with LOADING:
+                self._model = TalkerModel(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, TalkJob):

@@ -157,6 +157,6 @@ class TalkerModel:
 
     @staticmethod
     def _new_cache() -> Tensor:
-        from transformers import DynamicCache
+        from transformers import DynamicCache  # known since the model was loaded
 
         return DynamicCache()

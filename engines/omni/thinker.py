@@ -31,7 +31,7 @@ from engines.model_store import ModelStore
 from engines.omni.chat import Chat, Prompt, TextStream
 from engines.omni.edge import Spoken, Understanding
 from engines.omni.options import ThinkerOptions, read_options
-from engines.omni.parts import Qwen3Weights
+from engines.omni.parts import LOADING, Qwen3Weights
 from engines.omni.sampling import Chances, Choice, choose
 from engines.omni.slot_cache import SlotDecoder
 from engines.omni.sound import Listener
@@ -47,7 +47,8 @@ Tensor = Any
 
 @dataclass(slots=True)
 class _Job:
-    """`sequence`: identities of prompt and answer; the slot holds the first `len(slot.tokens)`. `answer`: tokens given."""
+    """`sequence`: identities of prompt and answer; the slot holds the first `len(slot.tokens)`. `answer`: tokens given.
+    `at_limit`: why the answer ends there; only a limit that the client set is an incomplete answer."""
 
     key: JobKey
     slot: Slot
@@ -55,6 +56,7 @@ class _Job:
     sequence: list[int]
     cached: int
     limit: int
+    at_limit: str
     warm: bool
     chances: Chances
     text: TextStream
@@ -97,7 +99,8 @@ class Qwen3Thinker:
 
     def load(self) -> None:
         if self._loaded is None:
-            self._loaded = _Loaded(self._options)
+            with LOADING:
+                self._loaded = _Loaded(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, ThinkJob):
@@ -121,6 +124,7 @@ class Qwen3Thinker:
             list(prompt.identities),
             len(slot.tokens),
             min(limit, context - len(prompt)),
+            STOP if job.max_tokens is None else LENGTH,
             job.warm,
             Chances(self._options.seed),
             TextStream(loaded.chat),
@@ -228,7 +232,7 @@ class Qwen3Thinker:
         spoken = Spoken(loaded.embed(torch.tensor(token, device=loaded.device)))
         payloads = (*payloads, spoken)
         if len(job.answer) >= job.limit:
-            return self._finish(job, text, LENGTH, units, payloads)
+            return self._finish(job, text, job.at_limit, units, payloads)
         return StepResult(job.key, TokenOutput(text, payloads=payloads), units)
 
     def _finish(

@@ -23,6 +23,7 @@ from session_server.runtime.dialogue import (
     words_of_question,
 )
 from session_server.runtime.server import serving
+from session_server.runtime.session_factory import hearing_of
 from session_server.runtime.sound_files import read_sound, write_wav
 
 _BLOCK_BYTES = OUTPUT_RATE * 2
@@ -77,11 +78,13 @@ async def converse_once(
         tls = server.tls_to_itself()
         async with connected(server.address.ws, key=key, tls=tls) as client:
             await client.update(session_settings(instructions, None))
-            return await manual_turn(client, pcm)
+            return await manual_turn(client, pcm, words=hearing_of(config.graph).words)
 
 
-async def manual_turn(client: Client, pcm: bytes) -> tuple[OfflineResult, bytes]:
-    """Append, commit, ask for a response, and hear it out."""
+async def manual_turn(
+    client: Client, pcm: bytes, words: bool = True
+) -> tuple[OfflineResult, bytes]:
+    """Append, commit, ask for a response, and hear it out. `words`: a transcript comes of what was said."""
     start = client.count
     for k in range(0, len(pcm), _BLOCK_BYTES):
         await client.send(append(pcm[k : k + _BLOCK_BYTES]))
@@ -100,7 +103,7 @@ async def manual_turn(client: Client, pcm: bytes) -> tuple[OfflineResult, bytes]
     first = client.find(FIRST_AUDIO, created.number)
     assert first is not None
     exchange.first_audio_at = first.at
-    transcript = await words_of_question(client, start)
+    transcript = await words_of_question(client, start) if words else ""
     reply = bytes(exchange.part.pcm)
     return (
         OfflineResult(

@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(
 
 DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
 FRAMES = 40
-ENDED = "incomplete"
-"""A model of random weights never ends by itself: its answers reach `max_tokens`."""
+ENDED = "completed"
+"""A model of random weights never ends by itself: its answers reach `max_tokens`, our own limit, which is no incomplete answer."""
 SMALL = {
     "thinker": {"context": 1024, "max_tokens": 24, "slots": 4, "max_batch": 4},
     "talker": {"context": 512, "max_frames": FRAMES, "slots": 4, "max_batch": 4},

@@ -1,0 +1,45 @@
+"""Stages load at once, each on a thread of its own, in a process that has not imported transformers yet."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+LOAD = """
+import sys, threading
+from pathlib import Path
+from engines.model_store import ModelStore
+from engines.registry import factory
+
+options = {"weights": sys.argv[1], "dtype": "float32", "threads": 1}
+names = ("omni.qwen3_thinker", "omni.qwen3_talker", "omni.qwen3_code2wav")
+engines = [factory(name)(options, ModelStore(Path("."))) for name in names]
+assert "transformers" not in sys.modules
+failed = []
+
+def load(engine):
+    try:
+        engine.load()
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=load, args=(engine,)) for engine in engines]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit(repr(failed) if failed else 0)
+"""
+
+
+def test_three_stages_that_load_at_once_do_not_trip_over_each_others_imports(weights):
+    root = Path(__file__).resolve().parents[3]
+    command = [sys.executable, "-c", LOAD, str(weights)]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-500:]
