@@ -15,7 +15,8 @@ from engines.streaming import FIGURES, UNREAD, AnswerFailed, Pace, StreamingEngi
 
 Check = Callable[[StreamingKit, StreamingEngine], Awaitable[None]]
 _REASONS = ("stop", "max_output_tokens")
-_LOOKS = 20
+_LOOKS = 40
+_QUIET_LOOKS = 12
 
 
 async def says_what_it_is(kit: StreamingKit, engine: StreamingEngine) -> None:
@@ -161,13 +162,15 @@ async def held_answers_cost_no_steps_and_delay_nobody(
         outputs = await kit.rest(engine.generate(kit.key(), kit.short(9, 6), Pace(None, 10**18)))
         assert outputs[-1].output_tokens >= 1, "held answers delay nobody"
     await kit.until(engine, lambda f: f.get("running", 0) == 0, "all are held")
-    for _ in range(_LOOKS):  # figures of an engine in another process come late
-        before = engine.figures()["steps"]
-        await asyncio.sleep(0.05)
-        if engine.figures()["steps"] == before:
+    # Figures of an engine in another process come late: they may settle first, and then must stand still for long.
+    quiet, before = 0, -1.0
+    for _ in range(_LOOKS):
+        steps = engine.figures()["steps"]
+        quiet, before = (quiet + 1 if steps == before else 0), steps
+        if quiet == _QUIET_LOOKS:
             break
-    else:
-        raise AssertionError("held answers cost no steps")
+        await asyncio.sleep(0.05)
+    assert quiet == _QUIET_LOOKS, "held answers cost no steps"
     assert engine.figures().get("held", len(keys)) == len(keys)
     for key, stream in zip(keys, streams, strict=True):
         engine.abort(key)
