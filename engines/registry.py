@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
+from typing import Any
 
 from engines.base import SteppedEngine
 from engines.model_store import ModelStore
@@ -55,9 +55,8 @@ def factory(name: str, extra: Mapping[str, str] | None = None, where: str = "eng
         raise ConfigError(f"{where}: engine {name} schedules itself; only a thinker may")
     target = known.get(name)
     if target is None:
-        raise _unknown(name, where, {*known, *STREAMING})
-    module, attribute = _imported(name, target, where)
-    create: Factory = getattr(module, attribute)
+        raise unknown(name, where, {*known, *STREAMING})
+    create: Factory = _imported(name, target, where)
     return create
 
 
@@ -70,19 +69,23 @@ def streaming_factory(name: str, where: str = "engine") -> StreamingFactory:
     """The factory of streaming engine `name`. Raises ConfigError as `factory` does."""
     target = STREAMING.get(name)
     if target is None:
-        raise _unknown(name, where, set(STREAMING))
-    module, attribute = _imported(name, target, where)
-    create: StreamingFactory = getattr(module, attribute)
+        raise unknown(name, where, set(STREAMING))
+    create: StreamingFactory = _imported(name, target, where)
     return create
 
 
-def _unknown(name: str, where: str, known: Iterable[str]) -> ConfigError:
+def unknown(name: str, where: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"{where}: unknown engine {name!r}; known are {', '.join(sorted(known))}")
 
 
-def _imported(name: str, target: str, where: str) -> tuple[ModuleType, str]:
+def imported(target: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """What `module:attribute` names. Raises ImportError."""
     module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _imported(name: str, target: str, where: str) -> Any:  # noqa: ANN401
     try:
-        return importlib.import_module(module), attribute
+        return imported(target)
     except ImportError as error:
         raise ConfigError(f"{where}: engine {name} needs a package: {error}") from error

@@ -23,10 +23,10 @@ import torch
 
 from engines.duplex.activity import FULL_SCALE, Activity, level_dbfs
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig
-from engines.duplex.options import at_least, read_options
 from engines.duplex.slots import SlotTable
 from engines.duplex.text_pieces import TextPieces
 from engines.model_store import ModelStore
+from engines.options import at_least, by_type
 from session_server.errors import EngineFault, ModelsMissing
 
 os.environ.setdefault(
@@ -230,4 +230,4 @@ def read_checkpoint(options: MoshiOptions) -> Any:  # noqa: ANN401 - MoshiModels
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> MoshiEngine:
-    return MoshiEngine(read_options(options, MoshiOptions()), read_checkpoint)
+    return MoshiEngine(by_type(options, MoshiOptions()), read_checkpoint)

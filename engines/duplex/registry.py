@@ -6,11 +6,11 @@ naming the option, for options that cannot be.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 
 from engines.duplex.base import DuplexEngine
 from engines.model_store import ModelStore
+from engines.registry import imported, unknown
 from session_server.errors import ConfigError
 
 DuplexFactory = Callable[[Mapping[str, object], ModelStore], DuplexEngine]
@@ -26,12 +26,9 @@ def duplex_factory(name: str, where: str = "engine") -> DuplexFactory:
     """The factory of engine `name`. Raises ConfigError for an unknown name, or one whose packages are not installed."""
     target = DUPLEX.get(name)
     if target is None:
-        raise ConfigError(
-            f"{where}: unknown engine {name!r}; known are {', '.join(sorted(DUPLEX))}"
-        )
-    module, _, attribute = target.partition(":")
+        raise unknown(name, where, DUPLEX)
     try:
-        create: DuplexFactory = getattr(importlib.import_module(module), attribute)
+        create: DuplexFactory = imported(target)
     except ImportError as error:
         cure = "engines/duplex/requirements.txt says which"
         raise ConfigError(f"{where}: engine {name} needs packages ({cure}): {error}") from error

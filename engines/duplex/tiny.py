@@ -19,8 +19,8 @@ from moshi.quantization import SplitResidualVectorQuantizer
 
 from engines.duplex.moshi import RATE, MoshiEngine, MoshiOptions
 from engines.duplex.moshi_batch import MoshiModels
-from engines.duplex.options import read_options
 from engines.model_store import ModelStore
+from engines.options import by_type
 
 CARDS = 64
 BOOKS = 8
@@ -135,4 +135,4 @@ DEFAULTS = replace(MoshiOptions(), device="cpu", dtype="float32", threads=1)
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> MoshiEngine:
-    return MoshiEngine(read_options(options, DEFAULTS), build)
+    return MoshiEngine(by_type(options, DEFAULTS), build)

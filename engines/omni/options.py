@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
+from engines.options import at_least, by_type
+
 _DTYPES = ("float32", "bfloat16", "float16")
+_COUNTS = frozenset({"max_batch", "slots", "context", "max_tokens", "max_frames", "prompt_units"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +74,13 @@ Options = TypeVar("Options", bound=OmniOptions)
 
 def read_options(options: Mapping[str, object], defaults: Options) -> Options:
     """`defaults` with `options` put in."""
-    known = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
-    values: dict[str, object] = {}
-    for name, value in options.items():
-        if name not in known:
-            raise ValueError(f"unknown engine option {name}; known are {', '.join(sorted(known))}")
-        values[name] = _typed(name, value, type(known[name]))
-    read = replace(defaults, **values)  # type: ignore[arg-type]  # checked one by one
+    read = by_type(options, defaults)
+    for field in fields(read):
+        value = getattr(read, field.name)
+        if isinstance(value, int | float):
+            at_least(field.name, value, 1 if field.name in _COUNTS else 0)
     if not read.weights:
         raise ValueError("engine option weights: the model's folder is missing")
     if read.dtype not in _DTYPES:
         raise ValueError(f"engine option dtype must be one of {', '.join(_DTYPES)}")
     return read
-
-
-def _typed(name: str, value: object, kind: type) -> object:
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise ValueError(f"engine option {name} must be {kind.__name__}, not {value!r}")
-    if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"engine option {name} must not be negative, not {value!r}")
-    if (
-        name in ("max_batch", "slots", "context", "max_tokens", "max_frames", "prompt_units")
-        and value == 0
-    ):
-        raise ValueError(f"engine option {name} must be at least 1")
-    return value

@@ -133,8 +133,9 @@ class ChatReply:
 
 def whole(value: object, default: int = 0) -> int:
     """`value` if it is a sane count."""
-    fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40
-    return int(value) if fine else default  # type: ignore[call-overload]
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40:
+        return value
+    return default
 
 
 def error_text(body: object) -> str:

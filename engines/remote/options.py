@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engines.options import number_within, require_known
+
 _BODY_OF_OURS = frozenset({"messages", "stream", "stream_options", "model", "tools", "tool_choice"})
 _LEAST_SECRET = 6
 """Shorter keys ("EMPTY", "none") are no secrets, and would blot out words."""
@@ -75,12 +77,10 @@ _MAY_BE_NULL = frozenset({"model", "api_key_file", "temperature", "top_p"})
 
 def read_options(options: Mapping[str, object]) -> RemoteOptions:
     """Raises ValueError, one line that begins with the option's name."""
-    known = {entry.name for entry in fields(RemoteOptions)}
     for name in options:
         if name in ("api_key", "key"):
             raise ValueError(f"{name}: keys stay out of files; use api_key_env or api_key_file")
-        if name not in known:
-            raise ValueError(f"{name}: unknown option; known are {', '.join(sorted(known))}")
+    require_known(options, {entry.name for entry in fields(RemoteOptions)})
     read = RemoteOptions(**{name: _value(name, value) for name, value in options.items()})  # type: ignore[arg-type]
     _require_url(read.base_url)
     return read
@@ -101,15 +101,7 @@ def _value(name: str, value: object) -> object:
 
 
 def _number(name: str, value: object) -> float:
-    low, high = _BOUNDS[name]
-    whole = name in _WHOLE
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise ValueError(f"{name}: must be a {'whole ' if whole else ''}number, not {value!r}")
-    number = value if whole else float(value)  # type: ignore[arg-type]
-    if not low <= number <= high:  # type: ignore[operator]
-        raise ValueError(f"{name}: must be in {low:g}..{high:g}, not {value!r}")
-    return number  # type: ignore[return-value]
+    return number_within(name, value, *_BOUNDS[name], whole=name in _WHOLE)
 
 
 def _extra(value: object) -> Mapping[str, object]:

@@ -20,7 +20,8 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import INPUT_RATE
 
@@ -42,7 +43,7 @@ class AsrOptions(SimOptions):
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimAsr:
-    return SimAsr(read_options(options, AsrOptions()))
+    return SimAsr(by_type(options, AsrOptions()))
 
 
 class SimAsr(JobEngine[AsrOptions, UtteranceJob]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from engines.base import JobKey, StepRequest, StepResult
@@ -44,25 +44,6 @@ class SimOptions:
     hang_at_step: int = 0
     hang_s: float = 60.0
     fail_job_at_step: int = 0
-
-
-Options = TypeVar("Options", bound=SimOptions)
-
-
-def read_options(options: Mapping[str, object], defaults: Options) -> Options:
-    """`defaults` with `options` put in. Raises ValueError naming an unknown option or a wrong type."""
-    current = {f.name: getattr(defaults, f.name) for f in fields(defaults)}
-    for name, value in options.items():
-        if name not in current:
-            raise ValueError(
-                f"unknown engine option {name}; known are {', '.join(sorted(current))}"
-            )
-        kind = int if current[name] is None else type(current[name])
-        number = kind is float and isinstance(value, int) and not isinstance(value, bool)
-        if type(value) is not kind and not number and not (name == "slots" and value is None):
-            raise ValueError(f"engine option {name} must be {kind.__name__}, not {value!r}")
-        current[name] = float(value) if number and isinstance(value, int) else value
-    return replace(defaults, **current)
 
 
 class Machine:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP, SimFrames
 from session_server.media import OUTPUT_RATE
@@ -41,7 +42,7 @@ class _Job:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimCodec:
-    return SimCodec(read_options(options, CodecOptions()))
+    return SimCodec(by_type(options, CodecOptions()))
 
 
 class SimCodec(JobEngine[CodecOptions, _Job]):

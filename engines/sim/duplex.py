@@ -25,9 +25,9 @@ import numpy as np
 
 from engines.duplex.activity import FULL_SCALE, LOUD_DBFS, Activity, level_dbfs
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction
-from engines.duplex.options import at_least, read_options
 from engines.duplex.slots import SlotTable
 from engines.model_store import ModelStore
+from engines.options import at_least, by_type
 from engines.sim.behaviour import SimulatedFault
 from engines.sim.wave import expected_pcm, wave_seed
 
@@ -203,4 +203,4 @@ def _level(pcm: bytes) -> float:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimDuplex:
-    return SimDuplex(read_options(options, DuplexOptions()))
+    return SimDuplex(by_type(options, DuplexOptions()))

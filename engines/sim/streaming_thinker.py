@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from engines.answer_stream import AnswerStream
 from engines.base import Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, SimulatedFault, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions, SimulatedFault
 from engines.sim.prefix_cache import PrefixCache
 from engines.sim.thinker import scripted_answer, tokens_of
 from engines.streaming import AnswerFailed, Pace
@@ -72,7 +73,7 @@ class _Answer:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimStreamingThinker:
-    return SimStreamingThinker(read_options(options, StreamingThinkerOptions()))
+    return SimStreamingThinker(by_type(options, StreamingThinkerOptions()))
 
 
 class SimStreamingThinker:

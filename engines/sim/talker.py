@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import OUTPUT_RATE, WordSpan
 
@@ -39,7 +40,7 @@ class SimFrames:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimTalker:
-    return SimTalker(read_options(options, TalkerOptions()))
+    return SimTalker(by_type(options, TalkerOptions()))
 
 
 class SimTalker(JobEngine[TalkerOptions, ClauseJob]):

@@ -24,7 +24,8 @@ from engines.base import (
     TokenOutput,
 )
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from engines.sim.minimal_json import minimal_json
 
@@ -54,7 +55,7 @@ class _Job:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimThinker:
-    return SimThinker(read_options(options, ThinkerOptions()))
+    return SimThinker(by_type(options, ThinkerOptions()))
 
 
 class SimThinker(JobEngine[ThinkerOptions, _Job]):

@@ -13,8 +13,9 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.model_store import ModelStore
+from engines.options import by_type
 from engines.sim.asr import loud_seconds
-from engines.sim.behaviour import SimOptions, read_options
+from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import INPUT_RATE
 
@@ -31,7 +32,7 @@ class TurnOptions(SimOptions):
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimTurn:
-    return SimTurn(read_options(options, TurnOptions()))
+    return SimTurn(by_type(options, TurnOptions()))
 
 
 class SimTurn(JobEngine[TurnOptions, UtteranceJob]):

@@ -14,7 +14,8 @@ import numpy as np
 
 from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.sim.behaviour import SimOptions, read_options
+from engines.options import by_type
+from engines.sim.behaviour import SimOptions
 from engines.sim.codec import SimSpectra
 from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP
@@ -41,7 +42,7 @@ class _Job:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimVocoder:
-    read = read_options(options, VocoderOptions())
+    read = by_type(options, VocoderOptions())
     if read.garbage not in _GARBAGE:
         raise ValueError(f"engine option garbage must be odd, short or long, not {read.garbage!r}")
     return SimVocoder(read)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from engines.options import number_within, require_known
+
 _OURS = frozenset(
     {"model", "max_num_seqs", "max_model_len", "scheduler_cls", "scheduling_policy", "enable_prefix_caching", "dtype",
      "max_num_batched_tokens", "structured_outputs_config"}
@@ -72,10 +74,7 @@ _MAPPINGS = frozenset({"template_options", "engine"})
 
 def read_options(options: Mapping[str, object]) -> VllmOptions:
     """Raises ValueError, one line that begins with the option's name."""
-    known = {entry.name for entry in fields(VllmOptions)}
-    for name in options:
-        if name not in known:
-            raise ValueError(f"{name}: unknown option; known are {', '.join(sorted(known))}")
+    require_known(options, {entry.name for entry in fields(VllmOptions)})
     read = VllmOptions(**{name: _value(name, value) for name, value in options.items()})  # type: ignore[arg-type]
     if not read.model:
         raise ValueError("model: missing; a folder with the weights, or smollm2-135m-instruct")
@@ -104,13 +103,7 @@ def _value(name: str, value: object) -> object:
 
 
 def _number(name: str, value: object) -> float:
-    low, high = _BOUNDS[name]
-    whole = name in _WHOLE
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise ValueError(f"{name}: must be a {'whole ' if whole else ''}number, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name}: must be in {low:g}..{high:g}, not {value!r}")
-    return value
+    return number_within(name, value, *_BOUNDS[name], whole=name in _WHOLE)
 
 
 def _examples(value: object) -> tuple[tuple[str, str], ...]:

@@ -7,9 +7,10 @@ import pytest
 
 from engines.base import ClauseJob, JobKey, Speech, SpeechJob, StepRequest
 from engines.model_store import ModelStore
+from engines.options import by_type
 from engines.registry import factory
 from engines.sim import behaviour
-from engines.sim.behaviour import Machine, SimOptions, SimulatedFault, read_options
+from engines.sim.behaviour import Machine, SimOptions, SimulatedFault
 from engines.sim.codec import CodecOptions, SimCodec
 from engines.sim.talker import SimFrames, SimTalker, TalkerOptions
 from engines.sim.vocoder import SimVocoder, VocoderOptions
@@ -115,7 +116,7 @@ def test_wrong_options_are_named(name: str, options: dict[str, object], message:
 
 
 def test_whole_numbers_are_taken_for_seconds_and_slots_can_be_set() -> None:
-    read = read_options({"base_s": 1, "slots": 3}, SimOptions())
+    read = by_type({"base_s": 1, "slots": 3}, SimOptions())
     assert read == SimOptions(base_s=1.0, slots=3)
     with pytest.raises(ValueError, match="slots"):
-        read_options({"slots": "many"}, SimOptions())
+        by_type({"slots": "many"}, SimOptions())
