@@ -32,11 +32,18 @@ class ChatReply:
         self._calls = 0
         self._named = False
         self._argued = False
+        self._half = ""
+        """The first half of a character of two UTF-16 units, which the server cut in two."""
 
     @property
     def finished(self) -> bool:
         """The answer is whole; only counts may follow."""
         return self._reason is not None
+
+    @property
+    def outputs(self) -> int:
+        """How many there were."""
+        return self._tokens
 
     @property
     def counted(self) -> bool:
@@ -75,6 +82,10 @@ class ChatReply:
             text += self._close()
             if reason == "content_filter" and not self._tokens and not text:
                 raise AnswerFailed("the model server's filter held the answer back")
+        text, self._half = self._half + text, ""
+        if not self.finished and "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        text = without_halves(text)
         if not text:
             return None
         self._tokens += 1
@@ -131,6 +142,11 @@ class ChatReply:
         self._cached = min(cached, self._prompt)
 
 
+def without_halves(text: str) -> str:
+    """The halves of a surrogate pair joined; those that stand alone, which nobody can encode, replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def whole(value: object, default: int = 0) -> int:
     """`value` if it is a sane count."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40:
@@ -147,4 +163,4 @@ def error_text(body: object) -> str:
         )
     if isinstance(body, dict) and "detail" in body and "error" not in body:
         error = body["detail"]
-    return " ".join(str(error).split())[:200] or "no reason given"
+    return without_halves(" ".join(str(error).split())[:200]) or "no reason given"

@@ -229,15 +229,16 @@ class RemoteThinker:
         self, response: aiohttp.ClientResponse, reply: ChatReply
     ) -> AsyncGenerator[str, None]:
         """The data of each event, until the server says that it is done."""
-        reader = EventReader()
-        limit = self._options.first_token_s
+        reader, now = EventReader(), asyncio.get_running_loop().time
+        until, outputs = now() + self._options.first_token_s, 0
         try:
-            while piece := await self._piece(response, limit, reply):
+            while piece := await self._piece(response, until, reply):
                 for data in reader.push(piece):
                     if data.strip() == "[DONE]":
                         return
                     yield data
-                    limit = self._options.gap_s
+                    if reply.outputs > outputs:  # words count; keep-alives and empty events do not
+                        until, outputs = now() + self._options.gap_s, reply.outputs
                 if reply.finished and (reply.counted or not self._options.stream_usage):
                     return
             for data in reader.finish():
@@ -247,7 +248,7 @@ class RemoteThinker:
             raise AnswerFailed("the model server sent too long an event") from None
 
     async def _piece(
-        self, response: aiohttp.ClientResponse, limit: float, reply: ChatReply
+        self, response: aiohttp.ClientResponse, until: float, reply: ChatReply
     ) -> bytes:
         """The next bytes; none when the stream is over, or only counts are missing and do not come."""
         if reply.finished:
@@ -256,7 +257,10 @@ class RemoteThinker:
                     return await response.content.readany()
             except (TimeoutError, aiohttp.ClientError):
                 return b""
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout_at(until):
+            await asyncio.sleep(
+                0
+            )  # bytes that are there do not wait: a flood outruns neither this nor others
             return await response.content.readany()
 
     async def _read_ahead(self, http: aiohttp.ClientSession, body: Body) -> None:

@@ -1,6 +1,6 @@
 """From an event to a frame: UTF-8 JSON of at most 256 KiB.
 
-`encode` never fails for size. What makes big frames is bounded on the way in (items, session); what
+`encode` never fails for size, nor for text that is no Unicode. What makes big frames is bounded on the way in (items, session); what
 is left (a picture, appended audio, a very long text of the model) is given up here, payloads first.
 Several clients close the connection above 1 MiB, and a data channel above 256 KiB.
 """
@@ -28,7 +28,10 @@ _ENCODER = msgspec.json.Encoder()
 
 def encode(event: msgspec.Struct) -> bytes:
     """The frame of a server event."""
-    frame = _ENCODER.encode(event)
+    try:
+        frame = _ENCODER.encode(event)
+    except UnicodeEncodeError:
+        frame = _ENCODER.encode(_encodable(msgspec.to_builtins(event)))
     return fit(frame, MAX_FRAME)
 
 
@@ -45,6 +48,17 @@ def fit(frame: bytes, limit: int) -> bytes:
         frame = _ENCODER.encode(tree)
         length //= 2
     return frame
+
+
+def _encodable(tree: Json) -> Json:
+    """A model's text may hold half of a surrogate pair, for which there is no UTF-8."""
+    if isinstance(tree, str):
+        return tree.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(tree, list | tuple):
+        return [_encodable(entry) for entry in tree]
+    if isinstance(tree, dict):
+        return {key: _encodable(value) for key, value in tree.items()}
+    return tree
 
 
 def _drop_payloads(tree: Json) -> Json:

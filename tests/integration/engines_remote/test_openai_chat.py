@@ -211,6 +211,25 @@ async def test_a_server_that_falls_silent_is_given_up(
     await engine.close()
 
 
+@pytest.mark.parametrize("said", [": ping", 'data: {"choices": [{"delta": {"content": ""}}]}'])
+@pytest.mark.parametrize("words", [0, 1])
+async def test_a_server_that_says_nothing_but_never_falls_silent_is_given_up(
+    server: ChatServer, said: str, words: int
+) -> None:
+    async def script(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = await server.open(request)
+        for _ in range(words):
+            await server.say(response, chunk("Well."))
+        while True:
+            await response.write(f"{said}\n\n".encode() * 200)
+            await asyncio.sleep(0.002)
+
+    server.script = script
+    engine = await loaded(server, first_token_s=0.3, gap_s=0.3)
+    assert "in time" in await fails(engine)
+    await engine.close()
+
+
 async def test_a_slow_reader_is_not_a_silent_server(server: ChatServer) -> None:
     server.script = server.count_to(300, padding=2000)
     engine = await loaded(server, gap_s=0.2)

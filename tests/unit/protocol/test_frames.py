@@ -87,3 +87,9 @@ def test_a_text_of_any_length_never_breaks_the_limit():
 def test_more_events_than_could_ever_fit_do_not_hang():
     parts = tuple(InputText("") for _ in range(20_000))
     assert encode(se.ItemAdded("e", Message("i", "user", "completed", parts), None))
+
+
+def test_half_a_surrogate_pair_of_a_model_does_not_end_the_session():
+    event = se.TranscriptDelta("event_1", "resp_1", "item_1", 0, 0, "well \ud83d then")
+    assert json.loads(encode(event))["delta"] == "well ? then"
+    assert json.loads(encode(event))["type"] == "response.output_audio_transcript.delta"

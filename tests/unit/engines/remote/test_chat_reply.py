@@ -134,3 +134,17 @@ def test_an_event_without_end_is_not_kept(raw: bytes) -> None:
     reader = EventReader(longest=100)
     with pytest.raises(EventTooLong):
         list(reader.push(raw))
+
+
+def test_an_emoji_cut_in_two_is_whole_again_and_half_of_one_harms_nobody() -> None:
+    made = outputs(
+        chunk({"content": "Hi \ud83d"}), chunk({"content": "\ude00!"}), chunk({"content": "\udc00"}),
+        chunk({"content": "\ud800"}, "stop"),
+    )  # fmt: skip
+    assert text_of(made) == "Hi \U0001f600!\ufffd\ufffd"
+
+
+def test_half_an_emoji_in_an_error_can_be_told() -> None:
+    with pytest.raises(AnswerFailed) as failed:
+        outputs(json.dumps({"error": {"message": "bad \ud800"}}))
+    assert str(failed.value).encode().endswith("bad \ufffd".encode())
