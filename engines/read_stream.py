@@ -10,7 +10,8 @@ from engines.base import TokenOutput
 
 
 class ReadStream(AnswerStream):
-    """`over` is told when the stream was read to its end, when it failed, or when its reader left. It may be told twice."""
+    """`over` is told when the last output was read (nobody need ask for more), when it failed, or when its reader left. It may
+    be told twice."""
 
     def __init__(self, over: Callable[[], None]) -> None:
         super().__init__(over)
@@ -18,7 +19,10 @@ class ReadStream(AnswerStream):
 
     async def __anext__(self) -> TokenOutput:
         try:
-            return await super().__anext__()
+            output = await super().__anext__()
         except Exception:
             self._over()
             raise
+        if output.reason is not None:
+            self._over()
+        return output

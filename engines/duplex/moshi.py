@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,6 @@ from engines.duplex.text_pieces import TextPieces
 from engines.model_store import ModelStore
 from engines.options import at_least, by_type
 from session_server.errors import EngineFault, ModelsMissing
-
-os.environ.setdefault(
-    "NO_TORCH_COMPILE", "1"
-)  # read when moshi is imported: it wants a C++ compiler
 
 RATE = 24_000
 FRAME_SAMPLES = 1_920
@@ -65,7 +60,7 @@ class _Kept:
     """Of one conversation, beside the tensors. `rest`: bytes of a character that is not whole yet."""
 
     activity: Activity
-    rest: bytes = field(default=b"")
+    rest: bytes = b""
 
 
 class MoshiEngine:

@@ -37,7 +37,7 @@ _WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM
 
 @dataclass(frozen=True, slots=True)
 class DuplexOptions:
-    """Faults count ticks from 1, over restarts too; 0: never. `hang_at_tick` hangs until `close`, or `hang_s`."""
+    """Faults count ticks from 1, anew in an engine that is made anew; 0: never. `hang_at_tick` hangs until `close`, or `hang_s`."""
 
     slots: int = 8
     frame_samples: int = 1_920

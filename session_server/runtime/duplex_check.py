@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from engines.duplex.base import DuplexConfig
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
-from session_server.errors import ConfigError, ModelsMissing, SessionServerError
+from session_server.errors import ConfigError, ModelsMissing
 from session_server.media import NS_PER_MS
 from session_server.runtime.duplex_host import engine_maker
+from session_server.runtime.stage_worker import describe
 
 _TICKS = 12
 
@@ -49,13 +50,8 @@ def try_duplex(spec: DuplexSpec, store: ModelStore) -> DuplexTrial:
             False, str(error), "put the weights there, or change graph.options.folder"
         )
     except Exception as error:
-        text = (
-            str(error)
-            if isinstance(error, SessionServerError)
-            else f"{type(error).__name__}: {error}"
-        )
         return DuplexTrial(
-            False, " ".join(text.split()), "--debug shows where; graph.options may ask for too much"
+            False, describe(error), "--debug shows where; graph.options may ask for too much"
         )
     finally:
         engine.close()

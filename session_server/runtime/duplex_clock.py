@@ -27,6 +27,7 @@ from session_server.clock import Clock
 from session_server.errors import SessionServerError
 from session_server.media import NS_PER_S, Value
 from session_server.runtime.duplex_input import UserFrames
+from session_server.runtime.stage_worker import describe
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class DuplexClock:
             self._beat(engine)
         except Exception as error:
             _log.exception("the duplex engine failed")
-            self._say(Crashed(f"{type(error).__name__}: {error}"))
+            self._say(Crashed(describe(error)))
         finally:
             self.busy_since_ns = None
             with contextlib.suppress(Exception):

@@ -51,14 +51,16 @@ from session_server.runtime.messages import (
     ToHost,
     ToSession,
 )
+from session_server.runtime.runner import RETRY_S
+from session_server.runtime.stage_worker import describe
 
 _LOG = logging.getLogger(__name__)
 STAGE = "duplex"
 _JOIN_S = 5.0
 _RETRY_AFTER_S = 5
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
 _LOOK_S = 0.25
+_WELL_S = 60.0
+"""An engine that has ticked for so long is well: should it fail after that, it is begun again soon."""
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ class DuplexHost:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first: asyncio.Future[None] | None = None
         self._failures = 0
+        self._loaded_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # -- life
@@ -108,8 +111,8 @@ class DuplexHost:
         self._loop = asyncio.get_running_loop()
         self._first = self._loop.create_future()
         self._begin()
-        await self._first
         self._look()
+        await self._first
 
     async def stop(self) -> None:
         """Close the engine; one that hangs is left behind. Idempotent."""
@@ -249,7 +252,8 @@ class DuplexHost:
                 self._failed("threw", fault)
 
     def _ticked(self, tick: Ticked) -> None:
-        self._failures = 0
+        if self._failures and self._clock.now() - self._loaded_ns > _WELL_S * NS_PER_S:
+            self._failures = 0
         self._count(tick)
         for serial, (epoch, frame) in tick.said.items():
             sitter = self._by_serial.get(serial)
@@ -286,6 +290,7 @@ class DuplexHost:
     def _loaded(self, slots: int) -> None:
         self._slots = slots
         self._state = "idle"
+        self._loaded_ns = self._clock.now()
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
         for sitter in list(self._sitters.values()):
@@ -295,11 +300,10 @@ class DuplexHost:
         if self._first is not None and not self._first.done():
             self._state = "down"
             if not isinstance(error, SessionServerError):
-                text = " ".join(str(error).split())
-                error = EngineFault(f"{self._spec.engine}: {type(error).__name__}: {text}")
+                error = EngineFault(f"{self._spec.engine}: {describe(error)}")
             self._first.set_exception(error)
             return
-        self._failed("load", f"{type(error).__name__}: {error}")
+        self._failed("load", describe(error))
 
     def _failed(self, kind: str, fault: str) -> None:
         """Tell everybody who sat, once, and begin again after a pause."""
@@ -309,7 +313,7 @@ class DuplexHost:
         self._state = "down"
         self._beat = None
         lost, self._by_serial = list(self._by_serial.values()), {}
-        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._failures)
+        pause_s = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
         self._failures += 1
         self._loop.call_later(pause_s, self._again)
         for sitter in lost:
@@ -333,7 +337,10 @@ class DuplexHost:
             return
         self._beat = None
         beat.abandon()
-        self._failed("hung", f"no end of a step within {limit_s:g} s")
+        if loading and self._first is not None and not self._first.done():
+            self._load_failed(TimeoutError(f"loading took over {limit_s:g} s"))
+        else:
+            self._failed("hung", f"no end of a step within {limit_s:g} s")
 
 
 def engine_maker(spec: DuplexSpec, store: ModelStore) -> Callable[[], DuplexEngine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,13 +38,15 @@ STORE = ModelStore(Path())
 
 
 class Brittle(SimDuplex):
-    """Fails to load as often as `failures` says."""
+    """Fails to load as often as `failures` says, and does not load before `may_load`."""
 
     failures: list[Exception] = []  # noqa: RUF012 - emptied by the loads of a test
+    may_load = threading.Event()
 
     def load(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
+        self.may_load.wait(10.0)
         super().load()
 
 
@@ -56,8 +59,9 @@ def brittle(options: Mapping[str, object], store: ModelStore) -> Brittle:
 @pytest.fixture
 def spec(monkeypatch: pytest.MonkeyPatch) -> DuplexSpec:
     monkeypatch.setattr(registry, "DUPLEX", {"brittle": f"{__name__}:brittle", **registry.DUPLEX})
-    monkeypatch.setattr(duplex_host, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(duplex_host, "RETRY_S", (0.01,))
     Brittle.failures = []
+    Brittle.may_load.set()
     return DuplexSpec("brittle")
 
 
@@ -83,6 +87,36 @@ async def test_a_model_that_cannot_be_loaded_is_one_line(
     with pytest.raises((ModelsMissing, EngineFault), match=told):
         await made.start()
     assert made.stage_states == {"duplex": "down"}
+    await made.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_first_load_that_hangs_ends_the_start_at_its_limit(spec: DuplexSpec) -> None:
+    Brittle.may_load.clear()
+    made = host(DuplexSpec("brittle", load_limit_s=0.1), [])
+    with pytest.raises(EngineFault, match=r"brittle: TimeoutError: loading took over 0\.1 s"):
+        async with asyncio.timeout(5.0):
+            await made.start()
+    Brittle.may_load.set()
+    assert made.stage_states == {"duplex": "down"}
+    await made.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_dies_again_and_again_is_begun_after_ever_longer_pauses(
+    spec: DuplexSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplex_host, "RETRY_S", (0.01, 0.01, 3600.0))
+    seen: list[ToSession] = []
+    made = host(DuplexSpec("brittle", options={"throw": 2}), seen)
+    await made.start()
+    made.post(OpenSession("a"))
+    made.post(TakeSeat("a", "", ""))
+    lost = DuplexLost("a", "The model failed; the conversation with it begins anew.")
+    await until(lambda: seen.count(lost) == 3)
+    await asyncio.sleep(0.3)
+    assert made.stage_states == {"duplex": "down"}
+    assert seen.count(lost) == 3
     await made.stop()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from engines.answer_stream import AnswerStream
 from engines.base import TokenOutput
+from engines.read_stream import ReadStream
 from engines.streaming import UNREAD, AnswerFailed
 
 pytestmark = [pytest.mark.unit, pytest.mark.asyncio]
@@ -102,3 +103,14 @@ async def test_what_is_joined_keeps_that_there_is_no_text_yet() -> None:
         stream.put(TokenOutput(None))
     first = await anext(stream)
     assert first.text is None
+
+
+async def test_an_engine_forgets_an_answer_whose_reader_stops_at_its_last_output() -> None:
+    told: list[str] = []
+    stream = ReadStream(lambda: told.append("over"))
+    stream.put(_token(1))
+    stream.put(_token(2, "stop"))
+    assert (await anext(stream)).reason is None
+    assert not told, "until then an abort has to find it"
+    assert (await anext(stream)).reason == "stop"
+    assert told
