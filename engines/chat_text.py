@@ -41,7 +41,7 @@ def describe_tools(tools: Sequence[FunctionSpec]) -> str:
             {
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": _schema(tool.parameters),
+                "parameters": schema_of(tool.parameters),
             }
         )
         for tool in tools
@@ -57,7 +57,8 @@ def opens(message: ChatMessage) -> bool:
     return message.kind != "result"
 
 
-def _schema(text: str) -> object:
+def schema_of(text: str) -> object:
+    """A tool's parameters; none for what is no JSON."""
     try:
         return json.loads(text) if text else {}
     except ValueError:

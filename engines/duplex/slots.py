@@ -20,12 +20,6 @@ class SlotTable(Generic[Kept]):
         self._capabilities = capabilities
         self._kept: dict[int, Kept] = {}
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __contains__(self, slot: int) -> bool:
-        return slot in self._kept
-
     def join(self, slot: int, kept: Kept) -> None:
         """Raises ValueError for a slot that does not exist or is joined."""
         if not 0 <= slot < self._capabilities.slots:

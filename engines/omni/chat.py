@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.chat_text import opens, schema_of
 from engines.trimming import first_kept
 
 DEFAULT_INSTRUCTIONS = (
@@ -121,8 +122,8 @@ class Chat:
         opening = self.opening("user" if job.warm else "assistant")
         messages = [self._render(message) for message in job.messages]
         left = room - len(prompt) - len(opening)
-        opens = [message.kind != "result" for message in job.messages]
-        kept = messages[first_kept([len(m) for m in messages], left, opens) :]
+        can_open = [opens(message) for message in job.messages]
+        kept = messages[first_kept([len(m) for m in messages], left, can_open) :]
         for message in kept:
             prompt.join(message)
         prompt.add(opening)
@@ -184,20 +185,13 @@ def _tools(tools: Sequence[FunctionSpec]) -> str:
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": _schema(tool.parameters),
+                    "parameters": schema_of(tool.parameters),
                 },
             }
         )
         for tool in tools
     ]
     return _TOOLS.format(functions="\n".join(functions))
-
-
-def _schema(text: str) -> object:
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return {}
 
 
 class TextStream:

@@ -68,21 +68,6 @@ class SlotCache:
         for store in (*self._keys.values(), *self._values.values()):
             store[target, :, :length] = store[source, :, :length]
 
-    def save(self, slot: int, length: int) -> list[Tensor]:
-        """A copy of the first `length` positions, in host memory."""
-        layers = range(len(self._keys))
-        stores = [store[layer] for layer in layers for store in (self._keys, self._values)]
-        return [store[slot, :, :length].to("cpu", copy=True) for store in stores]
-
-    def restore(self, slot: int, saved: Sequence[Tensor]) -> None:
-        """Put a copy back. Raises ValueError when it is of another shape."""
-        layers = range(len(self._keys))
-        stores = [store[layer] for layer in layers for store in (self._keys, self._values)]
-        if len(saved) != len(stores):
-            raise ValueError("the state is of another model")
-        for store, kept in zip(stores, saved, strict=True):
-            store[slot, :, : kept.shape[1]] = kept.to(store.device)
-
 
 class SlotDecoder:
     """A text model of transformers (decoder layers, rotary positions, last norm) over slots."""

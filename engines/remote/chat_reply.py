@@ -13,10 +13,10 @@ import json
 from typing import Any
 
 from engines.base import TokenOutput
+from engines.chat_text import CALL_CLOSE, CALL_OPEN
 from engines.streaming import AnswerFailed
 
 _REASONS = {"length": "max_output_tokens"}
-_CALL_OPEN, _CALL_CLOSE = "<tool_call>", "</tool_call>"
 MOST_CALLS = 32
 """Of one answer; a server that opens more is out of its mind."""
 
@@ -117,7 +117,7 @@ class ChatReply:
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and name and not self._named:
             self._named = True
-            text += f'{_CALL_OPEN}{{"name": {json.dumps(name)}, "arguments": '
+            text += f'{CALL_OPEN}{{"name": {json.dumps(name)}, "arguments": '
         if isinstance(arguments, str) and arguments and self._named:
             self._argued = self._argued or bool(arguments.strip())
             text += arguments
@@ -130,7 +130,7 @@ class ChatReply:
         self._named = False
         if not opened:
             return ""
-        return f"{'' if self._argued else '{}'}}}{_CALL_CLOSE}"
+        return f"{'' if self._argued else '{}'}}}{CALL_CLOSE}"
 
     def _take_usage(self, usage: object) -> None:
         if not isinstance(usage, dict):

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.chat_text import opens, role_and_text
 from engines.remote.options import RemoteOptions
 from engines.trimming import first_kept
 
 Body = dict[str, Any]
 _BYTES_PER_TOKEN = 3
 _PER_MESSAGE = 8
-_ROLES = frozenset({"system", "user", "assistant"})
 
 
 def request_body(job: ThinkJob, options: RemoteOptions, model: str, urgency_ns: int) -> Body:
@@ -88,7 +89,7 @@ def tokens_of(text: str) -> int:
 def _messages(job: ThinkJob, room: int) -> list[Body]:
     kept = [m for m in job.messages if m.content.strip() or m.kind != "message"]
     lengths = [tokens_of(m.content + (m.name or "")) for m in kept]
-    kept = kept[first_kept(lengths, room, [m.kind != "result" for m in kept]) :]
+    kept = kept[first_kept(lengths, room, [opens(m) for m in kept]) :]
     if len(kept) == 1 and lengths[-1] > room:
         kept = [_shortened(kept[0], room)]
     instructions = job.instructions.strip()
@@ -99,7 +100,7 @@ def _messages(job: ThinkJob, room: int) -> list[Body]:
 def _shortened(message: ChatMessage, room: int) -> ChatMessage:
     most = max(1, (room - _PER_MESSAGE) * _BYTES_PER_TOKEN)
     text = message.content.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-    return ChatMessage(message.role, text, message.kind, message.name)
+    return replace(message, content=text)
 
 
 def _conversation(messages: Sequence[ChatMessage]) -> list[Body]:
@@ -110,13 +111,9 @@ def _conversation(messages: Sequence[ChatMessage]) -> list[Body]:
         if message.kind == "call":
             if index in answers:
                 out += _call(index, message, messages[answers[index]])
-        elif message.kind == "result":
-            if index not in taken:
-                text = f"Result of {message.name or 'the call'}: {message.content}"
-                out.append({"role": "user", "content": _clean(text)})
-        else:
-            role = message.role if message.role in _ROLES else "user"
-            out.append({"role": role, "content": _clean(message.content)})
+        elif index not in taken:
+            role, text = role_and_text(message)
+            out.append({"role": role, "content": _clean(text)})
     return out
 
 

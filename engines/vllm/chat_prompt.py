@@ -7,8 +7,7 @@ never becomes a control token: the names of such tokens are broken up in whateve
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from engines.base import ChatMessage, ThinkJob
 from engines.chat_text import opens, role_and_text, system_text
@@ -22,20 +21,12 @@ _PER_MESSAGE = 8
 Turn = dict[str, str]
 
 
-class Prompt(NamedTuple):
-    """`tokens` end where the answer begins. `dropped`: messages left out."""
-
-    tokens: list[int]
-    dropped: int
-
-
 class ChatPrompt:
     """Renders jobs with one tokenizer (of the transformers kind)."""
 
     def __init__(self, tokenizer: Tokenizer, options: VllmOptions) -> None:
         self._tokenizer = tokenizer
         self._options = options
-        self._template_options: Mapping[str, object] = options.template_options
         names = sorted(_control_tokens(tokenizer), key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, names))) if names else None
         self._examples = [
@@ -44,8 +35,8 @@ class ChatPrompt:
             for role, text in zip(("user", "assistant"), pair, strict=True)
         ]
 
-    def render(self, job: ThinkJob) -> Prompt:
-        """The job's prompt, with room for an answer behind it. Raises ValueError when not even that fits."""
+    def render(self, job: ThinkJob) -> list[int]:
+        """The job's prompt as tokens, up to where the answer begins, with room for an answer behind it. Raises ValueError when not even that fits."""
         room = self._options.context - self._options.longest_answer - 1
         head = self._head(job, room)
         turns = [self._turn(message) for message in job.messages]
@@ -60,7 +51,7 @@ class ChatPrompt:
                 kept = [self._shortened(kept[0], left)]
             tokens = self._tokens(head + kept, not job.warm)
             if len(tokens) <= room:
-                return Prompt(tokens, first)
+                return tokens
             # the template takes more than was reckoned with
             left -= len(tokens) - room
             if left <= _PER_MESSAGE:
@@ -93,7 +84,7 @@ class ChatPrompt:
                 _alternating(turns),
                 tokenize=False,
                 add_generation_prompt=answer,
-                **self._template_options,
+                **self._options.template_options,
             )
         except Exception as error:  # a template raises what it likes
             line = " ".join(str(error).split())[:160]

@@ -107,7 +107,8 @@ def _quiet(done: int, total: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command's progress
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from engines.vllm.foreign import Params, Source
+from engines.vllm.starting import tokens_prompt
 
 LEAST_LOAN = 4
 """Tokens; each loan costs a step's delay, so small ones wait until they are worth it."""
@@ -69,11 +70,10 @@ class Loans:
 async def inputs(loans: Loans, params: Callable[[int], Params]) -> AsyncGenerator[Source, None]:
     """What `AsyncLLM.generate` reads. `params` gives SamplingParams for so many tokens."""
     from vllm.engine.protocol import StreamingInput
-    from vllm.inputs import TokensPrompt
 
     while (loan := await loans.next()) is not None:
         tokens, count = loan
-        yield StreamingInput(TokensPrompt(prompt_token_ids=tokens), params(count))
+        yield StreamingInput(tokens_prompt(tokens), params(count))
     await (
         asyncio.Event().wait()
     )  # the reader ends the answer; an ended input would drop its last outputs

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from engines.answer_length import AnswerLength, answer_length
@@ -55,7 +55,7 @@ class _Answer:
     grammar: str | None = None
     loans: Loans | None = None
     task: asyncio.Task[None] | None = None
-    counted: bool = field(default=False)
+    counted: bool = False
 
 
 class VllmThinker:
@@ -127,7 +127,7 @@ class VllmThinker:
     async def warm(self, key: JobKey, job: ThinkJob) -> None:
         if self._failure is not None or self._prompts is None or key in self._answers:
             return
-        tokens = self._prompts.render(job).tokens
+        tokens = self._prompts.render(job)
         if not tokens:
             return
         reading = Reading(AnswerLength(1, 1, 1), len(tokens))
@@ -192,9 +192,9 @@ class VllmThinker:
         grammar = grammar_for(chosen_tools(job)) if forced else None
         length = self._length(job, forced)
         prompt = prompts.render(job)
-        reading = Reading(length, len(prompt.tokens), forced=forced)
+        reading = Reading(length, len(prompt), forced=forced)
         return _Answer(
-            _name(key), prompt.tokens, reading, length.hard, pace.granted, pace.urgency_ns, stream,
+            _name(key), prompt, reading, length.hard, pace.granted, pace.urgency_ns, stream,
             least=length.least, grammar=grammar,
         )  # fmt: skip
 

@@ -107,7 +107,7 @@ def _engines(config: Config) -> list[Finding]:
     return [
         Finding(f"{spec.stage.value} ({spec.engine})", False, line, "docs/big_engines.md")
         for spec in config.graph.stages
-        for line in missing_for(spec.engine, spec.options, store)
+        for line in missing_for(spec.engine, spec.engine_options, store)
     ]
 
 

@@ -17,13 +17,11 @@ from engines.base import Capabilities
 from engines.streaming import StreamingEngine
 from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics
-from session_server.runtime.runner import RETRY_S, RunnerState
+from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState
 from session_server.runtime.stage_worker import describe
 from session_server.runtime.timers import Loop, Timer
 
 _LOG = logging.getLogger(__name__)
-_LOAD_LIMIT_S = 900.0
-"""Weights of tens of gigabytes may come from a slow disk."""
 _CLOSE_LIMIT_S = 10.0
 _LOOK_S = 1.0
 
@@ -123,7 +121,7 @@ class EngineKeeper:
         engine: StreamingEngine | None = None
         try:
             engine = self._create()
-            async with asyncio.timeout(_LOAD_LIMIT_S):
+            async with asyncio.timeout(LOAD_LIMIT_S):
                 await engine.load()
             self.capabilities = engine.capabilities
         except BaseException as error:

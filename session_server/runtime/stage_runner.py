@@ -20,7 +20,7 @@ from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
-from session_server.runtime.runner import RETRY_S, RunnerState
+from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -39,7 +39,6 @@ from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Choice, WorkItem
 
 _LOG = logging.getLogger(__name__)
-_LOAD_LIMIT_S = 900.0  # tens of gigabytes of weights
 _IDLE_STEPS = 256
 """Steps in a row that may bring nothing before the job counts as stuck."""
 
@@ -249,7 +248,7 @@ class StageRunner:
 
     def _load(self) -> None:
         self.state = RunnerState.LOADING
-        self._watchdog.watch(self._loop, _LOAD_LIMIT_S)
+        self._watchdog.watch(self._loop, LOAD_LIMIT_S)
         assert self._worker is not None
         self._worker.load()
 
@@ -375,7 +374,7 @@ class StageRunner:
         self._worker.abandon()
         if loading and self._loaded is not None and not self._loaded.done():
             self._generation += 1
-            self._on_load_failed(TimeoutError(f"loading took over {_LOAD_LIMIT_S:.0f} s"))
+            self._on_load_failed(TimeoutError(f"loading took over {LOAD_LIMIT_S:.0f} s"))
             return
         self._metrics.engine_failed(self.name, "hung")
         self._lose_engine(f"the {self.name} engine hung")

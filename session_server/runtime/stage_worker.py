@@ -163,7 +163,7 @@ class EngineSeat:
                         if not isinstance(error, ValueError):
                             with contextlib.suppress(Exception):  # whatever it held by then
                                 engine.release(key)
-                        outcome.refused.append((key, self._refusal(error)))
+                        outcome.refused.append((key, refusal(self._name, error)))
                         failed.add(key)
                 case Feed(key, payload, last):
                     if key not in failed:
@@ -174,13 +174,6 @@ class EngineSeat:
                 case _:
                     outcome.moved += carry_out(engine, call)
         return failed
-
-    def _refusal(self, error: Exception) -> str:
-        """What a client may read of why its job did not start."""
-        if isinstance(error, ValueError) and (text := " ".join(str(error).split())):
-            return text[:200]
-        _log.error("the %s engine could not begin a job: %s", self._name, describe(error))
-        return f"the {self._name} engine could not begin this"
 
     def close(self) -> None:
         engine, self._engine = self._engine, None
@@ -243,6 +236,14 @@ def _give_way(niceness: int) -> None:
             os.PRIO_PROCESS, 0
         )  # of this thread; a process that was started nice stays so
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, own + niceness))
+
+
+def refusal(name: str, error: Exception) -> str:
+    """What a client may read of why its job did not start in the engine of that name."""
+    if isinstance(error, ValueError) and (text := " ".join(str(error).split())):
+        return text[:200]
+    _log.error("the %s engine could not begin a job: %s", name, describe(error))
+    return f"the {name} engine could not begin this"
 
 
 def describe(error: BaseException) -> str:

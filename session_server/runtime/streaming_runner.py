@@ -30,7 +30,7 @@ from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.residency_gate import OpenGate, StateGate
 from session_server.runtime.runner import RunnerState
-from session_server.runtime.stage_worker import describe
+from session_server.runtime.stage_worker import describe, refusal
 from session_server.runtime.state_calls import ForgetState, StateCall
 from session_server.runtime.streamed_answer import StreamedAnswer, TokenTimes
 from session_server.runtime.timers import Loop, Timer
@@ -187,6 +187,10 @@ class StreamingRunner:
         return slots is not None and self._places_taken > slots
 
     @property
+    def _under_way(self) -> int:
+        return sum(answer.under_way for answer in self._answers.values())
+
+    @property
     def _places_taken(self) -> int:
         return sum(answer.begun for answer in self._answers.values())
 
@@ -199,8 +203,7 @@ class StreamingRunner:
     def _begin(self, engine: StreamingEngine, answer: StreamedAnswer, item: WorkItem) -> None:
         now, key = self._clock.now(), answer.key
         answer.lease.offer(item, now)
-        running = sum(other.under_way for other in self._answers.values())
-        answer.hindered = running >= self.max_batch
+        answer.hindered = self._under_way >= self.max_batch
         answer.go_on()
         if answer.job.warm:
             reading = self._warm(engine, answer)
@@ -209,7 +212,7 @@ class StreamingRunner:
             try:
                 reading = self._read(answer, engine.generate(key, answer.job, pace))
             except Exception as error:
-                self._keeper.loop.call_soon(self._fail, key, self._refusal(error))
+                self._keeper.loop.call_soon(self._fail, key, refusal(self.name, error))
                 return
         answer.begun_ns = now
         answer.task = self._keeper.loop.create_task(reading)
@@ -217,13 +220,6 @@ class StreamingRunner:
         answer.task.add_done_callback(self._tasks.discard)
         if self.starved and item.kind is not Kind.DRAFT:
             self._keeper.loop.call_soon(self.make_way)
-
-    def _refusal(self, error: Exception) -> str:
-        """What a client may read of why its answer did not begin."""
-        if isinstance(error, ValueError) and (text := " ".join(str(error).split())):
-            return text[:200]
-        _LOG.error("the %s engine could not begin an answer: %s", self.name, describe(error))
-        return f"the {self.name} engine could not begin this"
 
     def _renew(self, engine: StreamingEngine, answer: StreamedAnswer, item: WorkItem) -> None:
         lease, can = answer.lease, self.capabilities
@@ -277,7 +273,7 @@ class StreamingRunner:
         if output.text is not None:
             lease = answer.lease
             units = max(0, output.output_tokens - lease.taken)
-            batch = max(1, sum(other.under_way for other in self._answers.values()))
+            batch = max(1, self._under_way)
             self._times.came(answer, output, units, batch, now)
             self.last_batch = batch
             lease.taken += units
