@@ -208,13 +208,14 @@ class GenerationFailed(Value, frozen=True):
 class AudioWritten(Value, frozen=True):
     """Output audio up to `end_sample` has been handed to the socket: it is `sent`.
 
-    A transport that plays in real time says more: when the listener will have heard it (`heard_in_ms` from now;
-    `estimated`: without reports of the client), and how much silence it had to put before it because nothing had come.
+    A transport that plays in real time says more: when the listener will have heard it (the instant `heard_ns`, so that a
+    report may come later than what it tells of; `estimated`: without reports of the client), and how much silence it had to
+    put before it because nothing had come.
     """
 
     response_id: str
     end_sample: int
-    heard_in_ms: int = 0
+    heard_ns: int = 0
     estimated: bool = True
     gap_samples: int = 0
 

@@ -121,8 +121,7 @@ class Sending:
         context, ledger = self._context, response.ledger
         if event.estimated and not ledger.estimated:
             context.count("frontier_fallbacks")
-        heard_at = context.now + event.heard_in_ms * NS_PER_MS
-        ledger.on_the_wire(event.end_sample, heard_at, event.estimated)
+        ledger.on_the_wire(event.end_sample, event.heard_ns, event.estimated)
         if not response.started_output and response in self.playing:
             response.started_output = True
             context.emit(AnnounceOutputStarted(response.id))

@@ -111,10 +111,10 @@ def _generate(
     )
 
 
-def audio_written(sent: AudioSent) -> events.AudioWritten:
-    """What a transport that plays says of a piece that has left."""
+def audio_written(sent: AudioSent, heard_ns: int) -> events.AudioWritten:
+    """What a transport that plays says of a piece that has left, and will have been heard at that instant."""
     return events.AudioWritten(
-        sent.response_id, sent.end_sample, sent.heard_in_ms, sent.estimated, sent.gap_samples
+        sent.response_id, sent.end_sample, heard_ns, sent.estimated, sent.gap_samples
     )
 
 

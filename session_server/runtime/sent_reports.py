@@ -1,8 +1,9 @@
 """What a transport that plays says of each 20 ms that have left, told to the core as often as that can matter.
 
 Owns the reports of one response that the core has not been given yet. Invariants: the core knows all that was sent before it
-is given anything that may decide about an answer, so that cuts and positions are exact to the sample; no more than MOST reports
-are joined; the first one of a response, one after a gap, and those near the end of what is queued are told at once.
+is given anything that may decide about an answer, and from joined reports it comes to the same positions, to the sample, as from
+each by itself, since they carry the instant at which it will have been heard; no more than MOST reports are joined; the first
+one of a response, one after a gap, and those near the end of what is queued are told at once.
 
 Instants are nanoseconds of the session's clock; positions are samples of the response's own stream.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from session_server.core import events
 from session_server.core.turn_taking import TurnState
-from session_server.media import NS_PER_MS, OUTPUT_RATE
+from session_server.media import OUTPUT_RATE
 from session_server.runtime import seam
 from session_server.transports.base import AudioSent
 
@@ -41,9 +42,9 @@ class SentReports:
         other = last is not None and (
             last.response_id != sent.response_id or last.estimated is not sent.estimated
         )
-        told = self.take(now) if other or sent.gap_samples else []
+        told = self.take() if other or sent.gap_samples else []
         self._last = sent
-        self._heard_ns = now + sent.heard_in_ms * NS_PER_MS
+        self._heard_ns = now + sent.heard_in_ns
         self._joined += 1
         if (
             self._joined >= MOST
@@ -52,16 +53,13 @@ class SentReports:
             or sent.response_id != self._known
         ):
             self._known = sent.response_id
-            told += self.take(now)
+            told += self.take()
         return told
 
-    def take(self, now: int) -> list[events.AudioWritten]:
+    def take(self) -> list[events.AudioWritten]:
         """All that the core does not know of yet, as one event or none."""
         last, self._last, self._joined = self._last, None, 0
-        if last is None:
-            return []
-        heard_in_ms = round((self._heard_ns - now) / NS_PER_MS)
-        return [seam.audio_written(last._replace(heard_in_ms=heard_in_ms))]
+        return [] if last is None else [seam.audio_written(last, self._heard_ns)]
 
     def may_wait(self, event: events.Event, state: TurnState) -> bool:
         """Nothing about an answer can follow from this event: the user is quiet, and stays so."""

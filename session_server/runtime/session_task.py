@@ -284,9 +284,9 @@ class SessionTask:
     def _feed(self, event: events.Event) -> None:
         if self._ended:
             return
-        now = self._services.clock.now()
         if self._sent.waiting and not self._sent.may_wait(event, self._core.state):
-            self._tell(self._sent.take(now))
+            self._tell(self._sent.take())
+        now = self._services.clock.now()
         try:
             for action in self._recorded(event, self._core.handle(event, now), now):
                 self._perform(action, now)
@@ -364,8 +364,8 @@ class SessionTask:
         if self._ended:
             return
         self._receive(self._ears.gathered())
+        self._tell(self._sent.take())
         now = self._services.clock.now()
-        self._tell(self._sent.take(now))
         try:
             for action in self._recorded(None, self._core.on_deadline(now), now):
                 self._perform(action, now)

@@ -75,15 +75,15 @@ class Player(Protocol):
 class AudioSent(NamedTuple):
     """A piece of a response that a `Player` has just put on the wire.
 
-    `heard_in_ms`: when the listener will have heard it to its end; `estimated`: no report of the client stands behind
-    that. `gap_samples`: silence that had to go before it, in the middle of the response, because nothing had come.
+    `heard_in_ns`: from now until the listener will have heard it to its end; `estimated`: no report of the client stands
+    behind that. `gap_samples`: silence that had to go before it, in the middle of the response, because nothing had come.
     `waiting_samples` of the response are queued behind it. A tuple: there are fifty a second.
     """
 
     response_id: str
     end_sample: int
     pcm: bytes
-    heard_in_ms: int
+    heard_in_ns: int
     estimated: bool
     gap_samples: int = 0
     waiting_samples: int = 0

@@ -235,8 +235,8 @@ class SessionMachine(RuleBasedStateMachine):
                 return
             piece = self.outbox.pop(0)
             end = piece.start_sample + len(piece.pcm) // 2
-            way = 80 if self.settings.server_plays else 0
-            self.feed(e.AudioWritten(piece.part.response_id, end, way))
+            heard_ns = self.now + 80 * NS_PER_MS if self.settings.server_plays else 0
+            self.feed(e.AudioWritten(piece.part.response_id, end, heard_ns))
 
     @rule(ahead=st.integers(-5_000, 5_000), response=st.integers(0, 9))
     def odd_write(self, ahead: int, response: int) -> None:

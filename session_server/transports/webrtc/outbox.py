@@ -16,6 +16,7 @@ from collections.abc import Callable
 from aiortc import RTCDataChannel
 from aiortc.exceptions import InvalidStateError
 
+from session_server.media import NS_PER_S
 from session_server.protocol.frames import MAX_FRAME, fit
 from session_server.transports.base import AudioSent, Outbox
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP, WebRtcLimits
@@ -169,7 +170,7 @@ class CallOutbox:
             frame.response_id,
             frame.end_sample,
             frame.sound,
-            round((self.delay.seconds(now) + FRAME_S) * 1000),
+            round((self.delay.seconds(now) + FRAME_S) * NS_PER_S),
             self.delay.estimated(now),
             frame.gap_samples,
             frame.waiting_samples,

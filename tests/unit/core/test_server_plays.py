@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import actions as a, events as e
+from session_server.media import NS_PER_MS
 from tests.unit.core.drive import MS, SEMANTIC_VAD, Drive
 
 pytestmark = pytest.mark.unit
@@ -64,7 +65,7 @@ class Wire:
                     e.AudioWritten(
                         name,
                         self.sent[name],
-                        DELAY_MS,
+                        self.drive.now + DELAY_MS * NS_PER_MS,
                         estimated=self.estimated,
                         gap_samples=gap_samples,
                     )

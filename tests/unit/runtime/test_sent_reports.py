@@ -24,7 +24,7 @@ def sent(
     gap: int = 0,
     estimated: bool = True,
 ) -> AudioSent:
-    return AudioSent(response, number * FRAME, b"", 100, estimated, gap, waiting)
+    return AudioSent(response, number * FRAME, b"", 100 * NS_PER_MS, estimated, gap, waiting)
 
 
 def tell(reports: SentReports, *left: AudioSent) -> list[list[events.AudioWritten]]:
@@ -43,10 +43,10 @@ def test_what_waits_is_told_with_the_instant_at_which_it_will_be_heard():
     reports = SentReports(0.5)
     tell(reports, sent(1), sent(2))
     assert reports.waiting
-    (event,) = reports.take(FRAME_NS + 15 * NS_PER_MS)
-    assert (event.end_sample, event.heard_in_ms) == (2 * FRAME, 85)
+    (event,) = reports.take()
+    assert (event.end_sample, event.heard_ns) == (2 * FRAME, FRAME_NS + 100 * NS_PER_MS)
     assert not reports.waiting
-    assert reports.take(0) == []
+    assert reports.take() == []
 
 
 def test_near_the_end_of_what_is_queued_nothing_waits():
