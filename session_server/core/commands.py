@@ -111,8 +111,8 @@ class StartGeneration(Value, frozen=True):
 
 
 class WarmPrefix(Value, frozen=True):
-    """The user began to speak: read what the prompt of the answer will begin with already. Best effort; the
-    next StartGeneration ends it."""
+    """The user speaks: read what the prompt of the answer will begin with already, which may end with the words so far. Best
+    effort; the next one and StartGeneration end it."""
 
     work_id: str
     instructions: str

@@ -24,6 +24,7 @@ from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.core.input_buffer import InputBuffer
 from session_server.core.interruption import Verdict
 from session_server.core.overlaps import Overlaps
+from session_server.core.reading_along import ReadingAlong
 from session_server.core.responses import Responses
 from session_server.core.settings import TurnMode
 from session_server.core.turn_taking import (
@@ -65,6 +66,7 @@ class Listening:
         self._buffer = buffer
         self._turns = turns
         self._overlaps = Overlaps(context, turn, works, responses)
+        self._along = ReadingAlong(context, works, responses)
         self._detector = OnsetDetector()
         self._frame_end = 0
         self._input_ns = context.now
@@ -129,6 +131,8 @@ class Listening:
             return
         elif state in PAUSED:
             self._consider_end(utterance, end)
+        elif state is TurnState.HEARING:
+            self._along.follow(utterance, end)
         if self.utterance is utterance and state not in UNDECIDED:
             longest = ms_to_samples(self._context.params.max_speech_ms, INPUT_RATE)
             if end - utterance.start >= longest:
@@ -150,7 +154,7 @@ class Listening:
         state = self._turn.apply(TurnEvent.SPEECH_STARTED)
         if state is TurnState.HEARING:
             self._announce(utterance)
-            self._warm()
+            self._along.begin()
         elif not detection.interrupt_response:
             self._refuse(utterance, held=False)
         elif self._overlaps.is_protected():
@@ -164,11 +168,6 @@ class Listening:
         utterance.held = held
         if not held:
             self._announce(utterance)
-
-    def _warm(self) -> None:
-        """While the user speaks the engine can read all of the prompt that is known."""
-        if self._context.params.speculate and self._context.settings.turn_detection.create_response:
-            self._responses.warm_prefix()
 
     def _announce(self, utterance: Utterance) -> None:
         if not utterance.announced:
@@ -192,18 +191,20 @@ class Listening:
                 pass
 
     def probe_answered(self, work: Work, text: str) -> None:
-        """Words of speech over an answer; a failed probe counts as no words."""
+        """Words of speech that goes on; a failed probe counts as no words."""
         utterance = self.utterance
         if utterance is None or utterance.probe is not work:
             return
         self._overlaps.learn(utterance, text)
         if self._turn.state in UNDECIDED:
             self._decide_overlap(utterance, max(self._frame_end, utterance.voiced_end))
+        elif self._turn.state is TurnState.HEARING:
+            self._along.read(text)
 
     def _become_turn(self, utterance: Utterance, end: int) -> None:
         """Speech that was over an answer is an ordinary turn from here on."""
         self._announce(utterance)
-        self._warm()
+        self._along.begin()
         if end > utterance.voiced_end:
             self._turn.apply(TurnEvent.SPEECH_PAUSED)
             self.consider(end)

@@ -44,7 +44,7 @@ from session_server.core.events import (
 from session_server.core.heard_text import Clause
 from session_server.core.items import Item, ItemStatus
 from session_server.core.output_items import OutputItems
-from session_server.core.prompt import prompt_messages
+from session_server.core.prompt import prompt_messages, user_message
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
@@ -194,10 +194,12 @@ class Responses:
             )
         )
 
-    def warm_prefix(self) -> None:
-        """Let the engine read the conversation so far, while the user still speaks."""
+    def warm_prefix(self, words: str = "") -> None:
+        """Let the engine read the conversation so far, and the user's `words` so far, while the user still speaks."""
         context, settings = self._context, self._context.settings
         said, work_id = self._prompt(context.conversation), context.new_id("work")
+        if words:
+            said = (*said, user_message(words))
         tools, choice = settings.tools, settings.tool_choice
         context.emit(WarmPrefix(work_id, settings.instructions, said, tools, choice))
 

@@ -155,6 +155,8 @@ class CoreParams:
     draft_after_ms: int = 150
     speculate: bool = True
     partial_every_ms: int = 300
+    read_along_ms: int = 0
+    """How often the words of a turn that goes on are asked for, so that the thinker reads them; 0: never."""
     # deadlines: how long a state that is not idle may last without news
     input_gap_ms: int = 1500
     recognition_ms: int = 10_000

@@ -18,7 +18,7 @@ class WorkKind(enum.Enum):
     TRANSCRIPT = "transcript"
     """The words of a user item; the item may not exist yet."""
     PROBE = "probe"
-    """The words so far of speech over an answer."""
+    """The words so far of speech that goes on."""
     JUDGEMENT = "judgement"
 
 
