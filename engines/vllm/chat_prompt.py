@@ -40,9 +40,12 @@ class ChatPrompt:
         room = self._options.context - self._options.longest_answer - 1
         head = self._head(job, room)
         turns = [self._turn(message) for message in job.messages]
+        tokens = self._tokens(head + turns, not job.warm)
+        return tokens if len(tokens) <= room else self._trimmed(job, head, turns, room)
+
+    def _trimmed(self, job: ThinkJob, head: list[Turn], turns: list[Turn], room: int) -> list[int]:
         lengths = [len(self._encode(turn["content"])) + _PER_MESSAGE for turn in turns]
-        fixed = len(self._tokens(head, not job.warm))
-        left = max(1, room - fixed)
+        left = max(1, room - len(self._tokens(head, not job.warm)))
         can_open = [opens(message) for message in job.messages]
         while True:
             first = first_kept(lengths, left, can_open)
@@ -59,10 +62,9 @@ class ChatPrompt:
 
     def _head(self, job: ThinkJob, room: int) -> list[Turn]:
         system = self._clean(system_text(job.instructions, job.tools))
-        tokens = self._encode(system)
         most = room * 3 // 4
-        if len(tokens) > most:
-            system = str(self._tokenizer.decode(tokens[:most]))
+        if len(system.encode()) > most:  # a token is a byte at least
+            system = str(self._tokenizer.decode(self._encode(system)[:most]))
         if not system:
             return list(self._examples)
         role = "system" if self._options.system_role else "user"

@@ -22,8 +22,8 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
         "add_request", "remove_request", "__iter__", "__len__",
     ),
     "vllm.v1.core.block_pool:BlockPool": ("get_num_free_blocks",),
-    "vllm.v1.request:Request": ("num_output_tokens", "num_tokens", "is_finished"),
-    "vllm.v1.request:RequestStatus": ("WAITING", "PREEMPTED", "RUNNING"),
+    "vllm.v1.request:Request": ("num_output_tokens", "num_tokens"),
+    "vllm.v1.request:RequestStatus": ("WAITING", "PREEMPTED"),
     "vllm.v1.engine.core:EngineCore": ("step",),
     "vllm.v1.engine.core_client:AsyncMPClient": ("call_utility_async",),
     "vllm.v1.engine.async_llm:AsyncLLM": (
@@ -46,9 +46,10 @@ ASSIGNED: Mapping[str, tuple[str, ...]] = {
     "vllm.v1.core.block_pool": ("self.num_gpu_blocks = ",),
     "vllm.v1.request": (
         "self.priority = ", "self.num_output_placeholders = ", "self.sampling_params = ", "self.status = ",
+        "self.num_computed_tokens = ", "self.num_prompt_tokens = ",
     ),
     "vllm.v1.engine.core": ("self.scheduler: ",),
-    "vllm.v1.core.sched.output": ("total_num_scheduled_tokens: ",),
+    "vllm.v1.core.sched.output": ("total_num_scheduled_tokens: ", "num_scheduled_tokens: "),
 }  # fmt: skip
 """Module -> beginnings of the statements that make an instance's attributes."""
 

@@ -4,7 +4,7 @@ Runs in vLLM's engine process, which imports this module by name (`scheduler_cls
 `sampling_params.extra_args["pace"] = [name, granted, urgency]`; later words come by `EngineCore.session_pace`, always between
 two steps.
 
-Each step takes part in by the most urgent answers, at most `max_num_active_reqs`. An answer is left out, its keys and values
+In each step the most urgent answers take part, at most `max_num_active_reqs`. An answer is left out, its keys and values
 kept, when it has reached its grant (*held*) or when more urgent ones want its place (*parked*). What is left out is hidden from the
 base class for the length of `schedule`, and there again afterwards. When memory runs short the least urgent of those left out
 give theirs back and are read again later, mostly from the prefix cache. An engine in which all are held has no work and sleeps.
@@ -15,8 +15,8 @@ Private names of vLLM in use are listed in `engines.vllm.names`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -25,7 +25,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
 from engines.vllm.foreign import Core, Request, Whatever
-from engines.vllm.selection import Candidate, Selection, select
+from engines.vllm.selection import Candidate, select
 
 Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
 """The platform's own choice: async scheduling is off on CPU."""
@@ -47,35 +47,37 @@ class PacedScheduler(Base):  # type: ignore[misc]
         self.paced_schedule_calls = 0
         self.paced_evictions = 0
         self.paced_parked_steps = 0
+        self._paced_came: dict[str, int] = {}
+        self.paced_first_token_steps = 0
 
     # -- what vLLM calls
 
     def add_request(self, request: Request) -> None:
-        pace = (getattr(request.sampling_params, "extra_args", None) or {}).get("pace")
+        pace = _pace_of(request)
         if pace is not None and request.request_id not in self.requests:
             name, granted, urgency = pace
             self._paced_named[name] = request
             self._paced_granted[request.request_id] = granted
+            self._paced_came[request.request_id] = self.paced_steps
             request.priority = urgency
         super().add_request(request)
 
     def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
-        chosen = self._paced_select()
-        self._paced_make_room(chosen)
-        running, shelf = self.running, chosen.shelved
-        self.running = [request for request in running if request.request_id in chosen.active]
-        left_out = [r for r in running if r.request_id not in chosen.active and _is_running(r)]
-        for request in shelf:
+        step = self._paced_choose()
+        self._paced_make_room(step)
+        self.running = step.active
+        for request in step.shelved:
             self.waiting.remove_request(request)
-        self.paced_parked_steps += chosen.parked
+        self.paced_parked_steps += step.parked
         try:
             output = super().schedule(*args, **kwargs)
         finally:
-            self.running = self.running + left_out
-            for request in shelf:
+            self.running = self.running + step.left_out
+            for request in step.shelved:
                 self.waiting.add_request(request)
         self.paced_schedule_calls += 1
         self.paced_steps += output.total_num_scheduled_tokens > 0
+        self._paced_note_first_tokens(output.num_scheduled_tokens)
         return output
 
     def get_num_unfinished_requests(self) -> int:
@@ -85,7 +87,8 @@ class PacedScheduler(Base):  # type: ignore[misc]
 
     def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
         self._paced_granted.pop(request.request_id, None)
-        pace = (getattr(request.sampling_params, "extra_args", None) or {}).get("pace")
+        self._paced_came.pop(request.request_id, None)
+        pace = _pace_of(request)
         if pace is not None and self._paced_named.get(pace[0]) is request:
             del self._paced_named[pace[0]]
         return super()._free_request(request, *args, **kwargs)
@@ -108,7 +111,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
     def paced_evict(self, name: str) -> dict[str, Any]:
         """Take an answer's memory back; it is read again when it goes on."""
         request = self._paced_named.get(name)
-        if request is not None and _is_running(request) and request in self.running:
+        if request is not None and request in self.running:
             self._paced_evict(request)
         return self.paced_state()
 
@@ -124,6 +127,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
             "schedule_calls": self.paced_schedule_calls,
             "evictions": self.paced_evictions,
             "parked_steps": self.paced_parked_steps,
+            "first_token_steps": self.paced_first_token_steps,
             "free_blocks": pool.get_num_free_blocks(),
             "blocks": pool.num_gpu_blocks,
         }
@@ -148,46 +152,47 @@ class PacedScheduler(Base):  # type: ignore[misc]
         if queued:
             self.waiting.add_request(request)
 
-    def _paced_select(self) -> _Chosen:
+    def _paced_choose(self) -> _Step:
         running = [self._paced_candidate(r) for r in self.running]
-        waiting = [self._paced_candidate(r) for r in self.waiting]
+        queue = list(self.waiting)
+        waiting = [self._paced_candidate(r) for r in queue]
         choice = select(running, waiting, self.max_num_active_reqs)
-        return _Chosen(choice, [r for r in self.waiting if self._paced_is_held(r)])
+        active, left_out = _parted(self.running, lambda r: r.request_id in choice.active)
+        shelved, ready = _parted(queue, self._paced_is_held)
+        coming = ready[: self.max_num_active_reqs - len(active)]
+        return _Step(active, left_out, coming, shelved, choice.parked)
 
     def _paced_candidate(self, request: Request) -> Candidate:
         return Candidate(request.request_id, request.priority, self._paced_is_held(request))
 
-    def _paced_make_room(self, chosen: _Chosen) -> None:
+    def _paced_make_room(self, step: _Step) -> None:
         """Evict the least urgent of those left out while memory (or the model runner's slots) would not do."""
-        hidden = [r for r in self.running if r.request_id not in chosen.active and _is_running(r)]
-        hidden.sort(key=lambda r: r.priority)
-        coming = self._paced_coming(chosen)
-        while hidden and (
-            self._paced_free_blocks() < self._paced_wanted_blocks(chosen, coming)
+        # a bound on what the step takes: a block for each that goes on, and the prompts that are let in
+        prompts = sum(int(r.num_tokens) // int(self.block_size) + 1 for r in step.coming)
+        wanted = len(step.active) + prompts
+        step.left_out.sort(key=lambda r: r.priority)
+        while step.left_out and (
+            self._paced_free_blocks() < wanted
             or (
                 self.use_v2_model_runner
-                and len(self.running) + len(coming) > self.max_num_running_reqs
+                and len(self.running) + len(step.coming) > self.max_num_running_reqs
             )
         ):
-            victim = hidden.pop()
+            victim = step.left_out.pop()
             self._paced_evict(victim)
             if self._paced_is_held(victim):
-                chosen.shelved.append(victim)
-
-    def _paced_coming(self, chosen: _Chosen) -> list[Any]:
-        """Requests that would be let in."""
-        room = self.max_num_active_reqs - len(chosen.active)
-        ready = [r for r in self.waiting if not self._paced_is_held(r)]
-        return ready[: max(0, room)]
-
-    def _paced_wanted_blocks(self, chosen: _Chosen, coming: Iterable[Any]) -> int:
-        """A bound on what the step takes: one block for each that goes on, and the prompts that are let in."""
-        prompts = sum(int(r.num_tokens) // int(self.block_size) + 1 for r in coming)
-        return len(chosen.active) + prompts
+                step.shelved.append(victim)
 
     def _paced_free_blocks(self) -> int:
         free: int = self.kv_cache_manager.block_pool.get_num_free_blocks()
         return free
+
+    def _paced_note_first_tokens(self, scheduled: Mapping[str, int]) -> None:
+        """Of answers whose prompt is read to its end in this step: which step that is, counted from their coming."""
+        for name in [name for name in self._paced_came if name in scheduled]:
+            request = self.requests[name]
+            if request.num_computed_tokens >= request.num_prompt_tokens:
+                self.paced_first_token_steps = self.paced_steps - self._paced_came.pop(name)
 
     def _paced_evict(self, request: Request) -> None:
         self.running.remove(request)
@@ -195,17 +200,33 @@ class PacedScheduler(Base):  # type: ignore[misc]
         self.paced_evictions += 1
 
 
-class _Chosen:
-    """A selection, and the held requests that wait (they were evicted): both stay out of this step."""
+class _Step(NamedTuple):
+    """Who takes part in a step: `active` of those that run, and `coming` of those that wait. `left_out` run, and keep their
+    state; `shelved` are held and wait, since they were evicted. `parked` of those left out could go on."""
 
-    def __init__(self, choice: Selection, shelved: list[Any]) -> None:
-        self.active = choice.active
-        self.parked = choice.parked
-        self.shelved = shelved
+    active: list[Request]
+    left_out: list[Request]
+    coming: list[Request]
+    shelved: list[Request]
+    parked: int
 
 
-def _is_running(request: Request) -> bool:
-    return bool(request.status == RequestStatus.RUNNING)
+def _parted(
+    requests: Iterable[Request], true: Callable[[Request], bool]
+) -> tuple[list[Request], list[Request]]:
+    """Those of which it is true, and the others."""
+    parts: tuple[list[Request], list[Request]] = ([], [])
+    for request in requests:
+        parts[not true(request)].append(request)
+    return parts
+
+
+def _pace_of(request: Request) -> Sequence[Any] | None:
+    """(name, granted, urgency), as the answer came with it; None: it is none of ours."""
+    pace: Sequence[Any] | None = (getattr(request.sampling_params, "extra_args", None) or {}).get(
+        "pace"
+    )
+    return pace
 
 
 def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:

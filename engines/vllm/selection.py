@@ -29,18 +29,8 @@ class Selection(NamedTuple):
 
 def select(running: Sequence[Candidate], waiting: Sequence[Candidate], slots: int) -> Selection:
     """Ties go to the one that runs already: nobody is parked for one that is not more urgent."""
-    ready = sorted((c for c in running if not c.held), key=lambda c: c.urgency)
-    queue = sorted((c for c in waiting if not c.held), key=lambda c: c.urgency)
-    stay = len(ready)
-    let_in = 0
-    while stay + let_in > slots and stay > 0:
-        stay -= 1
-    while let_in < len(queue):
-        if stay + let_in < slots:
-            let_in += 1
-        elif stay > 0 and queue[let_in].urgency < ready[stay - 1].urgency:
-            stay -= 1
-            let_in += 1
-        else:
-            break
-    return Selection(frozenset(c.name for c in ready[:stay]), len(ready) - stay)
+    ready = [c for c in running if not c.held]
+    queue = [c for c in waiting if not c.held]
+    first = sorted(ready + queue, key=lambda c: c.urgency)[:slots]  # a stable sort keeps the ties
+    active = frozenset(c.name for c in ready) & {c.name for c in first}
+    return Selection(active, len(ready) - len(active))
