@@ -54,6 +54,7 @@ async def run(turns: int) -> None:
             server = Server(load(Path(name), flags={"server.port": 0}).config)
             await server.start()
             stack.push_async_callback(server.stop)
+            assert server.address is not None
             callers[name] = await stack.enter_async_context(calling(server.address.ws))
         for turn in range(turns + 1):
             for name, caller in callers.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -39,17 +40,18 @@ async def server() -> AsyncIterator[Server]:
     await made.stop()
 
 
-async def next_answer(caller: Caller, start: int) -> dict:
+async def next_answer(caller: Caller, start: int) -> dict[str, Any]:
     created = await caller.wait("response.created", start)
     return await caller.ended(created["response"]["id"])
 
 
-def said(response: dict) -> str:
-    return response["output"][0]["content"][0]["transcript"]
+def said(response: dict[str, Any]) -> str:
+    return str(response["output"][0]["content"][0]["transcript"])
 
 
 async def test_a_question_an_interruption_and_the_next_question(server: Server) -> None:
     voice = Synthesiser()
+    assert server.address is not None
     async with calling(server.address.ws) as caller:
         await caller.update({"audio": {"input": LISTENING}})
         question = voice.say("What is the capital of France?")

@@ -20,8 +20,8 @@ def test_every_private_name_in_use_is_there() -> None:
 def test_a_name_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         names.ATTRIBUTES, "vllm.v1.request:Request", ("num_output_tokens", "no_such")
-    )  # type: ignore[arg-type]
-    monkeypatch.setitem(names.ASSIGNED, "vllm.v1.request", ("self.no_such = ",))  # type: ignore[arg-type]
+    )
+    monkeypatch.setitem(names.ASSIGNED, "vllm.v1.request", ("self.no_such = ",))
     assert names.missing_names() == [
         "vllm.v1.request:Request.no_such",
         "vllm.v1.request: self.no_such",
