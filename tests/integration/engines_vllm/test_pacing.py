@@ -65,7 +65,8 @@ async def test_an_urgent_answer_begins_within_two_steps_while_all_places_are_tak
     urgent = engine.generate(tools.key(), story(9), Pace(None, 1))
     await reached(urgent, 1)
     after = await engine.scheduler_state()
-    # one step may have been under way when it came, and one may have begun when its token was read
+    # one more step may have been under way when it came, and one may have begun when its token was read
+    assert after["first_token_steps"] == 1, "the first step that begins after it came is its own"
     assert after["steps"] - before["steps"] <= 4
     assert after["parked_steps"] > before["parked_steps"]
     assert after["evictions"] == before["evictions"], "nobody lost what was computed"
@@ -109,17 +110,6 @@ async def test_an_aborts_memory_is_free_at_the_next_step(
     after = await engine.scheduler_state()
     assert after["free_blocks"] == idle
     assert after["steps"] - during["steps"] <= 3
-
-
-async def test_a_prompt_that_was_read_ahead_is_not_read_again(
-    tools: StreamingKit, engine: VllmThinker
-) -> None:
-    said = "You are a voice assistant by the sea. " + "Rivers, hills and trees. " * 20
-    await engine.warm(tools.key(), ThinkJob(said, (), warm=True))
-    asked = (ChatMessage("user", "How are you?"),)
-    last = (await tools.rest(engine.generate(tools.key(), ThinkJob(said, asked), NO_BOUND)))[-1]
-    assert last.prompt_tokens - last.cached_tokens < 64
-    assert last.cached_tokens > 64
 
 
 async def test_a_forced_call_is_whole_and_valid(tools: StreamingKit, engine: VllmThinker) -> None:
