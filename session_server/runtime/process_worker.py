@@ -1,33 +1,37 @@
 """A stage's worker whose engine is in a process of its own: `placement: process`.
 
-The same orders and reports as `ThreadWorker`. A thread of the server's speaks with the process. If that ends by itself (killed,
-out of memory, a crash in native code), a fault is reported, once, whether a step was under way or not: the runner fails whoever
-had state in it and orders another load, which begins a new process. One that hangs is killed.
+The same orders and reports as `ThreadWorker`. A thread of the server's speaks with the process (`engine_process`), and begins and ends
+it. If that ends by itself (killed, out of memory, a crash in native code), a fault is reported, once, whether a step was under way
+or not: the runner fails whoever had state in it and orders another load, which begins a new process. One that hangs is killed, and
+so is one that does not end in time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
 import os
 import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
-from multiprocessing.shared_memory import SharedMemory
 
 from engines.base import SteppedEngine
 from session_server.errors import EngineFault
-from session_server.runtime.bulk_channel import ARENA_BYTES, BulkChannel
-from session_server.runtime.stage_process import LOAD, STOP, serve
-from session_server.runtime.stage_worker import Loaded, LoadFailed, Outcome, Plan, Report
+from session_server.runtime.engine_process import LOAD, STOP, Birth, EngineProcess
+from session_server.runtime.stage_worker import (
+    Loaded,
+    LoadFailed,
+    Outcome,
+    Plan,
+    Report,
+    describe,
+)
 
 _LOG = logging.getLogger(__name__)
-_STOP_S = 5.0
-_SPAWN = multiprocessing.get_context("spawn")
+_KILLED_S = 1.0
+"""From the kill to the end."""
 
 
 class ProcessWorker:
@@ -41,15 +45,12 @@ class ProcessWorker:
         niceness: int = 0,
     ) -> None:
         self._name = name
-        self._create = create
+        self._birth = Birth(name, create, niceness)
         self._report = report
-        self._niceness = niceness
         self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
         self._abandoned = False
         self._loading = False
-        self._process: SpawnProcess | None = None
-        self._channel: BulkChannel | None = None
-        self._arenas: list[SharedMemory] = []
+        self._process: EngineProcess | None = None
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
         self._thread.start()
@@ -63,7 +64,8 @@ class ProcessWorker:
     @property
     def shared_bytes(self) -> int:
         """What was sent to the present process through shared memory."""
-        return 0 if self._channel is None else self._channel.in_arena
+        process = self._process
+        return 0 if process is None else process.channel.in_arena
 
     def load(self) -> None:
         self._order(LOAD)
@@ -75,13 +77,23 @@ class ProcessWorker:
         self._order(STOP)
 
     def abandon(self) -> None:
+        """The process is killed: the thread may be waiting for it to read or to say on."""
         self._abandoned = True
+        self._kill()
         self._order(STOP)
 
     def join(self, timeout_s: float) -> bool:
-        """Whether the process has ended, and all that belonged to it."""
+        """Whether the process has ended, and all that belonged to it; after `timeout_s` it is killed."""
         self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.abandon()
+            self._thread.join(_KILLED_S)
         return not self._thread.is_alive()
+
+    def _kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def _order(self, order: Plan | str) -> None:
         self._orders.put(order)
@@ -93,36 +105,38 @@ class ProcessWorker:
     def _run(self) -> None:
         try:
             while not self._abandoned:
-                if not self._look(self._ready()):
+                if not self._look():
                     break
         finally:
+            if self._abandoned:  # it may have begun after it was
+                self._kill()
             self._end()
             os.close(self._wake)
             os.close(self._woken)
 
-    def _ready(self) -> list[object]:
-        process, channel = self._process, self._channel
-        if process is None or channel is None:
-            return list(wait([self._woken]))
-        return list(wait([self._woken, channel.connection, process.sentinel]))
-
-    def _look(self, ready: list[object]) -> bool:
-        """What has come; False: it is to end."""
-        channel, process = self._channel, self._process
-        if channel is not None and channel.connection in ready:
-            try:
-                self._came(channel.receive())
-            except (EOFError, OSError):
-                self._died()
-        elif process is not None and process.sentinel in ready:
-            self._died()
-        elif self._woken in ready:
-            os.read(self._woken, 1)
-            order = self._orders.get()
-            if order == STOP:
-                return False
+    def _look(self) -> bool:
+        """Wait, and answer to what has come; False: it is to end."""
+        process = self._process
+        if process is None:
+            wait([self._woken])
+        elif process.channel.connection in wait([self._woken, process.channel.connection]):
+            self._hear(process)
+            return True
+        os.read(self._woken, 1)
+        order = self._orders.get()
+        if order != STOP:
             self._carry_out(order)
-        return True
+        return order != STOP
+
+    def _hear(self, process: EngineProcess) -> None:
+        try:
+            report = process.channel.receive()
+        except (EOFError, OSError):
+            self._died()
+        except Exception as error:  # of a kind that this process cannot make
+            self._fail(f"its answer cannot be read: {describe(error)}")
+        else:
+            self._came(report)
 
     def _carry_out(self, order: Plan | str) -> None:
         """A plan for a process that is gone is nothing: its end was reported."""
@@ -130,11 +144,11 @@ class ProcessWorker:
             if order == LOAD:
                 self._loading = True
                 if self._process is None:
-                    self._begin()
-            if self._channel is not None:
-                self._channel.send(order)
-        except OSError:
-            self._died()
+                    self._process = EngineProcess(self._birth)
+            if self._process is not None:
+                self._process.channel.send(order)
+        except OSError as error:
+            self._died(error)
         except Exception as error:  # what cannot be pickled
             self._tell(LoadFailed(error) if order == LOAD else Outcome(fault=str(error)))
 
@@ -152,50 +166,22 @@ class ProcessWorker:
         if not self._abandoned:
             self._report(report)
 
-    def _begin(self) -> None:
-        out, into = (SharedMemory(create=True, size=ARENA_BYTES) for _ in range(2))
-        self._arenas = [out, into]
-        ours, theirs = _SPAWN.Pipe()
-        names = (out.name, into.name)
-        process = _SPAWN.Process(
-            target=serve,
-            args=(theirs, names, self._name, self._create, self._niceness),
-            name=f"stage-{self._name}",
-            daemon=True,
-        )
-        self._channel = BulkChannel(ours, out, into)
-        process.start()
-        theirs.close()
-        self._process = process
+    def _died(self, error: OSError | None = None) -> None:
+        code = self._end()
+        if code is None:
+            how = f"cannot be begun: {error}"
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        if not self._abandoned:
+            _LOG.error("the process of the %s engine %s", self._name, how)
+        self._fail(f"its process {how}")
 
-    def _died(self) -> None:
-        process = self._process
-        if process is not None:
-            process.join(_STOP_S)
-        code = None if process is None else process.exitcode
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else "ended"
-        self._end()
-        message = f"its process {how}"
-        _LOG.error("the process of the %s engine %s", self._name, how)
+    def _fail(self, message: str) -> None:
         loading, self._loading = self._loading, False
         self._tell(LoadFailed(EngineFault(message)) if loading else Outcome(fault=message))
 
-    def _end(self) -> None:
-        """End the process, by asking if it answers, and give back what belonged to it."""
-        process, self._process = self._process, None
-        channel, self._channel = self._channel, None
-        if channel is not None and not self._abandoned:
-            with contextlib.suppress(OSError):
-                channel.send(STOP)
-        if process is not None:
-            process.join(0 if self._abandoned else _STOP_S)
-            if process.is_alive():
-                process.kill()
-                process.join(_STOP_S)
-            process.close()
-        if channel is not None:
-            channel.close()
-        arenas, self._arenas = self._arenas, []
-        for arena in arenas:
-            arena.close()
-            arena.unlink()
+    def _end(self) -> int | None:
+        """The exit code; None: there is no process."""
+        code = None if self._process is None else self._process.end()
+        self._process = None
+        return code

@@ -1,56 +1,69 @@
 """What runs in a stage's own process: its engine, and the orders that come from the server.
 
-Ends when it is told to, or when the server is gone. Signals to the whole group (Ctrl-C, a service manager's stop) are the
-server's to answer: it lets the work under way end first.
+`python -m session_server.runtime.stage_process STAGE CONNECTION INTO OUT`, descriptors of what `engine_process` made. It ends when it is told to, or
+when the server is gone, in the middle of a step too. Signals to the whole group (Ctrl-C, a service manager's stop) are the server's
+to answer: it lets the work under way end first.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
+import sys
 
-from engines.base import SteppedEngine
+if __name__ == "__main__":  # before the imports, which take a second
+    for _number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(_number, signal.SIG_IGN)
+
+from multiprocessing.connection import Connection
+
 from session_server.clock import MonotonicClock
 from session_server.errors import EngineFault
+from session_server.runtime.arena import Arena
 from session_server.runtime.bulk_channel import BulkChannel
+from session_server.runtime.end_with_parent import end_with_parent
+from session_server.runtime.engine_process import LOAD, STOP, Birth
 from session_server.runtime.stage_worker import EngineSeat, LoadFailed, Plan, describe
 
-LOAD, STOP = "load", "stop"
 
-
-def serve(
-    connection: Connection,
-    arenas: tuple[str, str],
-    name: str,
-    create: Callable[[], SteppedEngine],
-    niceness: int,
-) -> None:
-    """The process's main. `arenas`: the names of what is read and what is written."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if niceness:
-        os.nice(niceness)
-    into, out = (SharedMemory(arena) for arena in arenas)
-    channel = BulkChannel(connection, out, into)
-    seat = EngineSeat(name, create, MonotonicClock())
+def serve(channel: BulkChannel) -> None:
+    """Carry out orders until the last one, or until the server is gone."""
+    birth = channel.receive()
+    assert isinstance(birth, Birth)
+    if birth.niceness:
+        os.nice(birth.niceness)
+    seat = EngineSeat(birth.name, birth.create, MonotonicClock())
     try:
         while (order := channel.receive()) != STOP:
+            assert isinstance(order, Plan) or order == LOAD
             report = seat.execute(order) if isinstance(order, Plan) else seat.load()
             if isinstance(report, LoadFailed):
                 report = LoadFailed(_sendable(report.error))
             channel.send(report)
-    except (EOFError, OSError):
-        pass  # the server is gone
     finally:
         seat.close()
-        into.close()
-        out.close()
 
 
 def _sendable(error: Exception) -> Exception:
     """An error that arrives: ours as they are, others by what they say."""
     ours = type(error).__module__ == EngineFault.__module__ and len(error.args) == 1
     return error if ours else EngineFault(describe(error))
+
+
+def main(connection: int, into: int, out: int) -> None:
+    for descriptor in (connection, into, out):
+        os.set_inheritable(
+            descriptor, False
+        )  # nobody else's: its end is how the server knows of ours
+    end_with_parent(connection)
+    channel = BulkChannel(Connection(connection), Arena(out), Arena(into))
+    try:
+        serve(channel)
+    except (EOFError, OSError):
+        pass  # the server is gone
+    finally:
+        channel.close()
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[2:]))

@@ -168,7 +168,7 @@ def test_a_process_that_is_killed_is_one_fault_and_the_next_load_begins_another(
 
 def test_an_engine_that_cannot_be_loaded_says_why_and_leaves_no_process() -> None:
     engine = Remote(StageSpec(Stage.THINKER, "sim.thinker", options={"nonsense": 1}))
-    with pytest.raises(Exception, match=r"graph\.stages\.thinker\.options: .*nonsense"):
+    with pytest.raises(Exception, match=r"graph\.stages\.thinker\.options\.nonsense: "):
         engine.load()
     assert engine.worker.pid is None
     engine.end()
@@ -177,7 +177,7 @@ def test_an_engine_that_cannot_be_loaded_says_why_and_leaves_no_process() -> Non
 def test_a_device_is_an_option_of_the_engine() -> None:
     spec = StageSpec(Stage.THINKER, "sim.thinker", device="cuda:1")
     assert spec.engine_options == {"device": "cuda:1"}
-    with pytest.raises(Exception, match="unknown engine option device"):
+    with pytest.raises(Exception, match=r"device: unknown option"):
         RegisteredEngine(spec, NOWHERE)()
 
 

@@ -1,0 +1,226 @@
+"""A stage's process ends in bounded time whatever it or the server is doing, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from engines.base import ChatMessage, JobKey, Stage, StepRequest, ThinkJob
+from engines.graph import StageSpec
+from engines.model_store import ModelStore
+from session_server.runtime import engine_process
+from session_server.runtime.end_with_parent import ORPHANED
+from session_server.runtime.process_worker import ProcessWorker
+from session_server.runtime.stage_assembly import RegisteredEngine
+from session_server.runtime.stage_worker import Feed, Loaded, Outcome, Plan, Report, Start
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[3]
+KEY = JobKey("s", "r")
+HANG_S = 60
+"""No bar: what takes this long has hung."""
+TOO_BIG = Feed(KEY, np.zeros(1 << 22), False)
+"""Larger than its arena and than what a pipe holds."""
+
+
+@dataclass
+class Worked:
+    worker: ProcessWorker
+    reports: queue.SimpleQueue[Report]
+
+    @property
+    def process(self) -> psutil.Process:
+        assert self.worker.pid is not None
+        return psutil.Process(self.worker.pid)
+
+    def stand_still(self) -> psutil.Process:
+        process = self.process
+        process.suspend()
+        return process
+
+
+@pytest.fixture
+def begun() -> Iterator[Callable[..., Worked]]:
+    """Begins workers with a simulated thinker that is loaded."""
+    workers: list[ProcessWorker] = []
+
+    def begin(**options: object) -> Worked:
+        spec = StageSpec(Stage.THINKER, "sim.thinker", options=options)
+        reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        create = RegisteredEngine(spec, ModelStore(Path("none")))
+        worker = ProcessWorker("thinker", create, reports.put)
+        workers.append(worker)
+        worker.load()
+        assert isinstance(reports.get(timeout=HANG_S), Loaded)
+        return Worked(worker, reports)
+
+    yield begin
+    for worker in workers:
+        worker.abandon()
+        assert worker.join(HANG_S)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_process, "END_S", 0.2)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_stopped_process_is_killed_when_the_worker_stops(begun):
+    it = begun()
+    process = it.stand_still()
+    it.worker.stop()
+    assert it.worker.join(HANG_S)
+    assert not process.is_running()
+    assert it.worker.pid is None
+
+
+def test_a_worker_that_waits_for_a_stopped_process_to_read_can_be_abandoned(begun):
+    it = begun()
+    process = it.stand_still()
+    it.worker.submit(Plan([TOO_BIG], []))
+    time.sleep(0.1)  # so that it is in the middle of it; either way it has to end
+    it.worker.abandon()
+    assert it.worker.join(HANG_S)
+    assert not process.is_running()
+    assert it.reports.empty(), "nothing is said of what is not wanted"
+
+
+def test_a_worker_that_does_not_end_in_time_is_ended(begun):
+    it = begun()
+    process = it.stand_still()
+    it.worker.submit(Plan([TOO_BIG], []))
+    it.worker.stop()
+    assert it.worker.join(0.1)
+    assert not process.is_running()
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_process_in_a_long_step_is_killed_when_the_worker_stops(begun):
+    it = begun(hang_at_step=1, hang_s=3600.0)
+    process = it.process
+    it.worker.submit(Plan([Start(KEY, question())], [StepRequest(KEY, 4)]))
+    it.worker.stop()
+    assert it.worker.join(HANG_S)
+    assert not process.is_running()
+
+
+def test_a_step_under_way_may_end_and_the_engine_is_closed(begun):
+    it = begun()
+    process = it.process
+    it.worker.submit(Plan([Start(KEY, question()), TOO_BIG], [StepRequest(KEY, 4)]))
+    it.worker.stop()
+    assert it.worker.join(HANG_S)
+    assert not process.is_running()
+    assert it.reports.empty() or isinstance(it.reports.get(), Outcome)
+
+
+def test_it_says_with_which_code_a_process_ended(begun):
+    it = begun()
+    it.worker.submit(Plan([Start(KEY, Exits())], []))
+    report = it.reports.get(timeout=HANG_S)
+    assert isinstance(report, Outcome)
+    assert report.fault == "its process ended with code 7"
+
+
+class Exits:
+    """Ends the process that makes it again."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (7,)
+
+
+def question() -> ThinkJob:
+    return ThinkJob("Be brief.", (ChatMessage("user", "Hello"),))
+
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from tests.integration.runtime.test_engine_process import KEY, question
+from engines.base import Stage, StepRequest
+from engines.graph import StageSpec
+from engines.model_store import ModelStore
+from session_server.runtime.process_worker import ProcessWorker
+from session_server.runtime.stage_assembly import RegisteredEngine
+from session_server.runtime.stage_worker import Plan, Start
+spec = StageSpec(Stage.THINKER, "sim.thinker", options={"hang_at_step": 1, "hang_s": 3600.0})
+create = RegisteredEngine(spec, ModelStore(Path("none")))
+def report(what):
+    worker.submit(Plan([Start(KEY, question())], [StepRequest(KEY, 4)]))
+    print(worker.pid, flush=True)
+worker = ProcessWorker("thinker", create, report)
+worker.load()
+time.sleep(3600)
+"""
+
+
+def python(code: str, *arguments: str, **more: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        **more,  # type: ignore[call-overload]
+    )
+
+
+def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_memory():
+    memory = Path("/dev/shm")
+    with python(SERVER) as server:
+        try:
+            assert server.stdout is not None
+            stage = psutil.Process(int(server.stdout.readline()))
+            mapped = [Path(m.path) for m in stage.memory_maps()]
+            named = [m for m in mapped if m.parent == memory and m.exists()]
+            server.send_signal(signal.SIGKILL)
+            _, alive = psutil.wait_procs([stage], timeout=HANG_S)
+        finally:
+            server.kill()
+    assert alive == []
+    assert named == []
+
+
+ORPHAN = """
+import hashlib, sys
+sys.platform = "elsewhere"
+from session_server.runtime.end_with_parent import end_with_parent
+end_with_parent(int(sys.argv[1]))
+print("here", flush=True)
+hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)  # a quarter of an hour of native code at least
+"""
+
+
+def test_native_code_does_not_keep_an_orphan():
+    """By the watching thread alone, which is what there is outside Linux."""
+    ours, theirs = socket.socketpair()
+    with theirs, ours:
+        descriptor = theirs.fileno()
+        child = python(ORPHAN, str(descriptor), pass_fds=(descriptor,))
+        with child:
+            try:
+                theirs.close()
+                assert child.stdout is not None
+                assert child.stdout.readline() == "here\n"
+                ours.send(b"data is no end")
+                with pytest.raises(subprocess.TimeoutExpired):
+                    child.wait(0.2)
+                closed = time.monotonic()
+                ours.close()
+                assert child.wait(timeout=HANG_S) == ORPHANED
+                print(f"ended {time.monotonic() - closed:.2f} s after the server")
+            finally:
+                child.kill()
