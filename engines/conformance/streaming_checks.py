@@ -244,7 +244,9 @@ async def a_job_that_cannot_be_done_harms_no_other(
 
 
 async def warmth_is_used_and_can_be_given_up(kit: StreamingKit, engine: StreamingEngine) -> None:
+    """What precedes a turn is read ahead, then the turn itself as far as it has come."""
     job = kit.short(77, 4)
+    alone = await kit.whole(engine, job)
     warm = replace(job, messages=job.messages[:-1], warm=True)
     key = kit.key()
     reading = asyncio.ensure_future(engine.warm(key, warm))
@@ -253,9 +255,13 @@ async def warmth_is_used_and_can_be_given_up(kit: StreamingKit, engine: Streamin
     async with asyncio.timeout(kit.wait_s):
         await asyncio.wait({reading})
         await engine.warm(kit.key(), warm)
+        await engine.warm(kit.key(), replace(job, warm=True))
     await kit.freed(engine)
     outputs = await kit.rest(engine.generate(kit.key(), job, NO_BOUND))
     assert outputs[-1].reason in _REASONS, "a warmed answer is an answer"
+    if kit.repeats:
+        text = "".join(output.text or "" for output in outputs)
+        assert text == alone, "what was read ahead does not change an answer"
     await kit.freed(engine)
 
 

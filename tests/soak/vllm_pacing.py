@@ -205,33 +205,42 @@ async def mixed(engine: VllmThinker, paced: bool, seconds: float, round_: int) -
     return firsts
 
 
-async def run(rounds: int, places: int, seconds: float) -> None:
-    out = Figures()
-    engine = make(answers=8)
+async def steered(places: int, rounds: int, out: Figures) -> None:
+    """One engine of ours: answers at once, held ones, and an urgent one."""
+    engine = make(answers=places)
     await engine.load()
     await at_once(engine, 2, 1000, Figures())
     for round_ in range(rounds):
         for count in (1, 4, 8):
             await at_once(engine, count, round_, out)
         await all_held(engine, round_, out)
-        await urgent(engine, 8, round_, out)
+        await urgent(engine, places, round_, out)
     await engine.close()
-    await urgent_stock(8, rounds, out)
+
+
+async def mixed_beside_fcfs(places: int, rounds: int, seconds: float, out: Figures) -> None:
+    name = "short answers beside a long one"
     for round_ in range(rounds):
         medians: dict[bool, float] = {}
         for paced in (False, True):
             # first come, first served is vLLM as it comes: no grants, and nobody is more urgent
             engine = make(answers=places, pacing="scheduler" if paced else "none")
             await engine.load()
-            firsts = await mixed(engine, paced, seconds, round_)
+            medians[paced] = statistics.median(await mixed(engine, paced, seconds, round_))
             await engine.close()
-            medians[paced] = statistics.median(firsts)
-            name = "paced" if paced else "first come, first served"
-            out.add(
-                f"short answers beside a long one: first token, ms ({name})", 1e3 * medians[paced]
-            )
-        out.add("short answers beside a long one: paced / fcfs", medians[True] / medians[False])
-    out.show()
+            how = "paced" if paced else "first come, first served"
+            out.add(f"{name}: first token, ms ({how})", 1e3 * medians[paced])
+        out.add(f"{name}: paced / first come, first served", medians[True] / medians[False])
+
+
+async def run(rounds: int, places: int, seconds: float) -> None:
+    out = Figures()
+    try:
+        await steered(8, rounds, out)
+        await urgent_stock(8, rounds, out)
+        await mixed_beside_fcfs(places, rounds, seconds, out)
+    finally:
+        out.show()
 
 
 def main() -> None:

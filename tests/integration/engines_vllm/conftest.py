@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
-import psutil
 import pytest
 import pytest_asyncio
 
@@ -56,10 +55,10 @@ def make(**options: object) -> VllmThinker:
 
 
 def kill(engine: StreamingEngine) -> None:
-    """End vLLM's own process, as the system would when memory runs out."""
-    for child in psutil.Process().children():
-        if "spawn_main" in " ".join(child.cmdline()) or child.name().startswith("VLLM"):
-            child.kill()
+    """End this engine's process, as the system would when memory runs out; those of other engines live on."""
+    assert isinstance(engine, VllmThinker)
+    for process in engine._engine.engine_core.resources.engine_manager.processes:
+        process.kill()
 
 
 def kit(**options: object) -> StreamingKit:

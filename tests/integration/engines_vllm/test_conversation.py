@@ -1,4 +1,5 @@
-"""Spoken conversations over a real WebSocket with `configs/vllm-cpu.yaml`: an answer, a barge-in, and what comes after it."""
+"""Conversations over a real WebSocket with `configs/vllm-cpu.yaml`: an answer, a barge-in, what comes after it, and what the
+server's figures say of prompts that begin alike."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
@@ -70,3 +73,32 @@ async def test_a_question_an_interruption_and_the_next_question(server: Server) 
         # What a model of this size knows is not what is tested; that it answers this question is.
         assert "Italy" in said(after) or "Rome" in said(after)
         caller.assert_lawful()
+
+
+async def prompt_tokens(server: Server) -> dict[str, float]:
+    """Prompt tokens by where they came from, as the page of figures says."""
+    assert server.address is not None
+    async with aiohttp.ClientSession() as http, http.get(f"{server.address.http}/metrics") as page:
+        families = text_string_to_metric_families(await page.text())
+    return {
+        sample.labels["source"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "session_server_prompt_tokens_total"
+    }
+
+
+async def test_sessions_with_the_same_instructions_show_as_hits_in_the_figures(
+    server: Server,
+) -> None:
+    assert server.address is not None
+    instructions = "You answer visitors of the museum. " + "Be brief, kind and exact. " * 30
+    before = await prompt_tokens(server)
+    for number in range(4):
+        async with calling(server.address.ws) as caller:
+            await caller.update({"instructions": instructions})
+            await caller.ended(await caller.ask(f"What is in room {number}?"))
+    after = await prompt_tokens(server)
+    read, cached = (after[source] - before.get(source, 0) for source in ("read", "cached"))
+    assert read > 0
+    assert cached > 2 * read, "three of four sessions find the instructions read"
