@@ -183,6 +183,43 @@ class TurnJudgement:
     probability: float
 
 
+# -- vision: one step, whole result
+
+
+@dataclass(frozen=True, slots=True)
+class PictureJob:
+    """An encoded picture (JPEG, PNG, WebP or GIF) to be looked at. `read`: text in it is wanted too, at two to three times the
+    cost."""
+
+    data: bytes
+    read: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SeenObject:
+    """One object: `place` in words, `box` (left, top, right, bottom) as shares of width and height; what is not `sure` may not be
+    said to be there."""
+
+    kind: str
+    place: str
+    sure: bool
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class VisualEvidence:
+    """Output of a vision stage that detects. `light`: dark (nothing can be made out), dim, normal or bright. `texts` None: not
+    read. `width`, `height`: pixels that were looked at. `cached`: the same picture had been looked at before."""
+
+    objects: tuple[SeenObject, ...]
+    texts: tuple[str, ...] | None
+    colours: tuple[str, ...]
+    light: str
+    width: int
+    height: int
+    cached: bool = False
+
+
 # -- thinker
 
 

@@ -15,7 +15,11 @@ from pathlib import Path
 from engines.model_files import Recipe
 from engines.model_progress import FetchFailed
 
-_BUILDERS = {"smollm": "engines.cpu.smollm_build", "hibari": "engines.cpu.hibari_graphs"}
+_BUILDERS = {
+    "smollm": "engines.cpu.smollm_build",
+    "hibari": "engines.cpu.hibari_graphs",
+    "detectors": "engines.vision.detector_graphs",
+}
 
 
 def source_of(recipe: Recipe, root: Path) -> Path:

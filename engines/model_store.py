@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.model_files import LAYOUT, RECIPES, WHEELS, BuiltFile, ModelFile
+from engines.model_files import (
+    LAYOUT,
+    RECIPES,
+    VISION_PACKAGES,
+    VISION_RECIPES,
+    WHEELS,
+    BuiltFile,
+    ModelFile,
+    Recipe,
+    Wheel,
+)
 from session_server.errors import ModelsMissing
 
 ENVIRONMENT_VARIABLE = "SESSION_SERVER_MODELS"
@@ -20,7 +31,7 @@ CURE = "run `session-server models fetch`"
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """One line of `models list`. `size` is bytes on disk, or the expected size where absent."""
+    """One line of `models list`. `size` is bytes on disk, or the expected size where absent. `optional`: only vision needs it."""
 
     name: str
     size: int
@@ -29,6 +40,7 @@ class ModelEntry:
     source: str
     present: bool
     source_only: bool = False
+    optional: bool = False
 
 
 def default_root() -> Path:
@@ -75,23 +87,47 @@ class ModelStore:
         return True
 
     def missing(self) -> list[str]:
-        """Names of the files that a running server needs and that are not here."""
-        return [e.name for e in self.list() if not e.source_only and not e.present]
+        """Names of the files that a running server needs and that are not here; those of vision are not among them."""
+        return _absent(self._listed(WHEELS, RECIPES))
 
-    def list(self) -> list[ModelEntry]:
-        """Every file of the list, in the order in which they are fetched and built."""
-        entries = [self._entry(f, w.requirement, f.source_only) for w in WHEELS for f in w.files]
-        for recipe in RECIPES:
+    def missing_for_vision(self) -> list[str]:
+        """Names of the files that a vision stage needs and that are not here."""
+        return _absent(self._listed(VISION_PACKAGES, VISION_RECIPES, optional=True))
+
+    def _listed(
+        self, wheels: Sequence[Wheel], recipes: Sequence[Recipe], *, optional: bool = False
+    ) -> list[ModelEntry]:
+        entries = [
+            self._entry(f, w.requirement, f.source_only, optional) for w in wheels for f in w.files
+        ]
+        for recipe in recipes:
             source = f"built from {', '.join(recipe.inputs)}"
             if recipe.package_input is not None:
                 source = f"built from the installed package {recipe.package_input[0]}"
-            entries += [self._entry(built, source, False) for built in recipe.outputs]
+            entries += [self._entry(built, source, False, optional) for built in recipe.outputs]
         return entries
 
-    def _entry(self, file: ModelFile | BuiltFile, source: str, source_only: bool) -> ModelEntry:
+    def list(self) -> list[ModelEntry]:
+        """Every file of the list, in the order in which they are fetched and built."""
+        return [
+            *self._listed(WHEELS, RECIPES),
+            *self._listed(VISION_PACKAGES, VISION_RECIPES, optional=True),
+        ]
+
+    def _entry(
+        self, file: ModelFile | BuiltFile, source: str, source_only: bool, optional: bool
+    ) -> ModelEntry:
         present = self.has(file.name)
         size = (self.root / file.name).stat().st_size if present else file.size
-        return ModelEntry(file.name, size, file.licence, file.credit, source, present, source_only)
+        return ModelEntry(
+            file.name, size, file.licence, file.credit, source, present, source_only, optional
+        )
 
 
-_EXACT_SIZES = {file.name: file.size for wheel in WHEELS for file in wheel.files}
+def _absent(entries: Sequence[ModelEntry]) -> list[str]:
+    return [entry.name for entry in entries if not entry.source_only and not entry.present]
+
+
+_EXACT_SIZES = {
+    file.name: file.size for wheel in (*WHEELS, *VISION_PACKAGES) for file in wheel.files
+}

@@ -26,6 +26,7 @@ ENGINES: Mapping[str, str] = {
     "cpu.hibari_talker": "engines.cpu.talker:create",
     "cpu.hibari_codec": "engines.cpu.codec:create",
     "cpu.hibari_vocoder": "engines.cpu.vocoder:create",
+    "cpu.picture_detector": "engines.vision.detector:create",
     "omni.qwen3_thinker": "engines.omni.thinker:create",
     "omni.qwen3_talker": "engines.omni.talker:create",
     "omni.qwen3_code2wav": "engines.omni.code2wav:create",

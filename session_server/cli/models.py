@@ -8,7 +8,12 @@ from dataclasses import asdict
 from session_server.cli.console import console, fetch_bars, print_json, table
 from session_server.cli.settings import settings
 from session_server.config import Config
-from session_server.runtime.models import fetch_models, missing_models, model_store
+from session_server.runtime.models import (
+    ModelEntry,
+    fetch_models,
+    missing_models,
+    model_store,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,16 +26,18 @@ def run(options: argparse.Namespace) -> int:
             console.print(folder, markup=False)
         return 0
     if options.action == "fetch":
-        fetch(config, verify=options.verify, quiet=options.json)
+        fetch(config, verify=options.verify, quiet=options.json, vision=options.vision)
         return _list(config, as_json=True) if options.json else 0
     return _list(config, options.json)
 
 
-def fetch(config: Config, *, verify: bool = False, quiet: bool = False) -> None:
+def fetch(
+    config: Config, *, verify: bool = False, quiet: bool = False, vision: bool = False
+) -> None:
     """Fetch with bars, when anything is missing or all is to be verified. `quiet`: say nothing on stdout."""
     store = model_store(config)
     with fetch_bars() as bars:
-        entries = fetch_models(store, bars, verify=verify)
+        entries = fetch_models(store, bars, verify=verify, vision=vision)
     kept = sum(entry.size for entry in entries if entry.present) / 1e6
     if not quiet:
         console.print(f"{kept:.0f} MB in {store.root}", markup=False)
@@ -40,6 +47,14 @@ def fetch_if_needed(config: Config) -> None:
     """Fetch unless all that this configuration needs is there."""
     if missing_models(config):
         fetch(config)
+
+
+def _here(entry: ModelEntry) -> str:
+    if entry.present:
+        return "yes"
+    if entry.source_only:
+        return "-"
+    return "no (vision only)" if entry.optional else "no"
 
 
 def _short(source: str) -> str:
@@ -60,7 +75,7 @@ def _list(config: Config, as_json: bool) -> int:
             [
                 entry.name.rpartition("/")[2],
                 f"{entry.size / 1e6:.1f}",
-                "yes" if entry.present else ("-" if entry.source_only else "no"),
+                _here(entry),
                 entry.licence,
                 _short(entry.source),
             ]

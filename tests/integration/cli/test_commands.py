@@ -50,6 +50,11 @@ def one_line(done: subprocess.CompletedProcess[str], code: int, said: str) -> No
     assert said in lines[0]
 
 
+def test_looking_without_the_models_says_how_to_get_them(tmp_path: Path):
+    done = run("look", "photo.jpg", SESSION_SERVER_MODELS=str(tmp_path))
+    one_line(done, 2, "run `session-server models fetch --vision`")
+
+
 def test_an_unknown_key_is_one_line_and_exit_code_2(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text("server: {prot: 1}")

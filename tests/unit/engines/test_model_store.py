@@ -59,5 +59,8 @@ def test_every_file_has_a_licence_a_source_and_a_credit(tmp_path: Path) -> None:
         assert entry.source
         assert entry.size > 0
         assert not entry.present
-    assert store.missing() == [e.name for e in entries if not e.source_only]
+    assert store.missing() == [e.name for e in entries if not e.source_only and not e.optional]
+    assert store.missing_for_vision() == [
+        e.name for e in entries if not e.source_only and e.optional
+    ]
     assert model_files.SMOLLM_GGUF not in store.missing()

@@ -1,0 +1,42 @@
+"""What was seen, as a sentence for a language model.
+
+Sure and unsure things are kept apart, and "none" is said where nothing was found: a model that is told nothing makes
+something up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from engines.base import VisualEvidence
+
+_PLACES = 3
+"""Of one kind; a crowd is a number."""
+
+
+def described(evidence: VisualEvidence) -> str:
+    """One line, without the picture's age, which only the caller knows."""
+    if evidence.light == "dark":
+        return "The picture is dark or covered; nothing can be made out."
+    lit = "normally lit" if evidence.light == "normal" else evidence.light
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for seen in evidence.objects:
+        if seen.sure:
+            places[seen.kind].append(seen.place)
+    sure = [f"{len(p)} {kind} ({'; '.join(p[:_PLACES])})" for kind, p in places.items()]
+    unsure = sorted({seen.kind for seen in evidence.objects} - set(places))
+    parts = [
+        f"The picture is {lit}.",
+        f"Detected: {', '.join(sure) or 'no object of the 80 known kinds'}.",
+    ]
+    if unsure:
+        parts.append(f"Unsure: {', '.join(unsure)}.")
+    if evidence.colours:
+        parts.append(f"Main colours: {', '.join(evidence.colours)}.")
+    if evidence.texts is not None:
+        parts.append(f"Readable text: {'; '.join(map(_quoted, evidence.texts)) or 'none'}.")
+    return " ".join(parts)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'

@@ -1,0 +1,62 @@
+"""Pictures from files, looked at by the vision engine that a server would use, without a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines.base import JobKey, PictureJob, SteppedEngine, StepRequest, VisualEvidence
+from engines.model_store import ModelStore
+from engines.registry import factory
+from session_server.errors import ConfigError, EngineFault, ModelsMissing
+
+_ENGINE = "cpu.picture_detector"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is in one picture, or why it could not be looked at; `cpu_ms`: processor time of this process."""
+
+    path: Path
+    evidence: VisualEvidence | None
+    error: str | None
+    cpu_ms: float
+
+
+def looks(store: ModelStore, pictures: Sequence[Path], *, read: bool = True) -> Iterator[Look]:
+    """One for each picture, in their order. Raises ModelsMissing, or ConfigError where the packages of vision are not installed."""
+    missing = store.missing_for_vision()
+    if missing:
+        raise ModelsMissing(
+            f"model file {missing[0]} is not in {store.root}: run `session-server models fetch --vision`"
+        )
+    try:
+        engine = factory(_ENGINE)({}, store)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; looking at pictures needs pip install 'session-server[vision]'"
+        ) from error
+    engine.load()
+    try:
+        for number, path in enumerate(pictures):
+            yield _looked_at(engine, path, JobKey("look", str(number)), read)
+    finally:
+        engine.close()
+
+
+def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> Look:
+    begun = time.process_time()
+    try:
+        engine.start(key, PictureJob(path.read_bytes(), read))
+    except OSError as error:
+        return Look(path, None, error.strerror or str(error), 0.0)
+    result = engine.step([StepRequest(key, 1)])[0]
+    engine.release(key)
+    cpu_ms = 1e3 * (time.process_time() - begun)
+    if result.error is not None:
+        return Look(path, None, result.error, cpu_ms)
+    if not isinstance(result.output, VisualEvidence):
+        raise EngineFault(f"{_ENGINE} gave no evidence")
+    return Look(path, result.output, None, cpu_ms)

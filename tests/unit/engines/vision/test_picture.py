@@ -1,0 +1,108 @@
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from PIL import Image
+
+from engines.vision.picture import LONGEST, MOST_BYTES, BadPicture, decoded
+
+pytestmark = pytest.mark.unit
+
+
+def encoded(image: Image.Image, form: str = "JPEG", **options: object) -> bytes:
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def half_red(width: int = 100, height: int = 60) -> Image.Image:
+    """Red on the left, blue on the right."""
+    image = Image.new("RGB", (width, height), "blue")
+    image.paste("red", (0, 0, width // 2, height))
+    return image
+
+
+def huge_png(width: int, height: int) -> bytes:
+    """A header that promises a picture, and nearly nothing behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF"])
+def test_every_format_gives_rgb(form: str) -> None:
+    picture = decoded(encoded(half_red(), form))
+    assert picture.shape == (60, 100, 3)
+    assert picture.dtype == np.uint8
+    assert picture[30, 10, 0] > 200 > 60 > picture[30, 10, 2]
+    assert picture[30, 90, 2] > 200 > 60 > picture[30, 90, 0]
+
+
+@pytest.mark.parametrize("size", [(3840, 2160), (2160, 3840), (641, 20)])
+def test_large_pictures_are_made_smaller(size: tuple[int, int]) -> None:
+    height, width = decoded(encoded(half_red(*size))).shape[:2]
+    assert max(height, width) == LONGEST
+    assert width / height == pytest.approx(size[0] / size[1], rel=0.05)
+
+
+def test_a_camera_that_was_held_upright_gives_an_upright_picture() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # "rotate by 90 degrees clockwise to show"
+    picture = decoded(encoded(half_red(), exif=exif))
+    assert picture.shape == (100, 60, 3)
+    assert picture[10, 30, 0] > 200
+
+
+def test_grey_and_transparent_pictures_are_rgb_too() -> None:
+    assert decoded(encoded(Image.new("L", (20, 20), 128)))[0, 0].tolist() == [128, 128, 128]
+    clear = Image.new("RGBA", (20, 20), (255, 0, 0, 0))
+    assert decoded(encoded(clear, "PNG"))[0, 0].tolist() == [255, 255, 255]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "is no whole JPEG"),
+        (b"GIF89a", "is no whole JPEG"),
+        (encoded(half_red())[:300], "is no whole JPEG"),
+        (encoded(half_red(), "BMP"), "is no whole JPEG"),
+        (encoded(Image.new("RGB", (1, 1))), "is 1x1 pixels"),
+        (encoded(Image.new("RGB", (4000, 8))), "is 4000x8 pixels"),
+        (huge_png(20_000, 20_000), "the limit is 36000000"),
+        (huge_png(8_000, 6_000), "is 8000x6000 pixels"),
+        (b"\xff\xd8" + bytes(MOST_BYTES), f"the limit is {MOST_BYTES}"),
+    ],
+    ids=["empty", "cut", "half", "bmp", "1x1", "strip", "bomb", "large", "bytes"],
+)
+def test_what_cannot_be_looked_at_says_why(data: bytes, why: str) -> None:
+    with pytest.raises(BadPicture, match=why):
+        decoded(data)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damaged_bytes_are_a_bad_picture_or_a_picture(data: st.DataObject) -> None:
+    whole = bytearray(
+        encoded(half_red(), data.draw(st.sampled_from(["JPEG", "PNG", "WEBP", "GIF"])))
+    )
+    for _ in range(data.draw(st.integers(1, 8))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        picture = decoded(bytes(whole))
+    except BadPicture:
+        return
+    assert picture.ndim == 3
+    assert max(picture.shape[:2]) <= LONGEST
