@@ -2,8 +2,8 @@
 
 For engines that work on threads of their own, one kind of model that is everywhere and whose speed is the machine's. They run
 through the stages as answers do, several at once, so that steps of several sizes and batches are measured; nobody hears them,
-nothing of them is counted but their steps, and nothing of them is kept. Bounded in time; a rehearsal that fails or is slow
-only knows less.
+nothing of them is counted but their steps, and nothing of them is kept. A rehearsal that fails or is slow only knows less, and a
+warning says so. It ends when no stage is in a step of it any more: after MOST_S, and the step limit of one that hangs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import replace
 
 from engines.base import Stage
 from session_server.runtime.host_metrics import NoMetrics
-from session_server.runtime.messages import Chunk, Generate, PromptMessage, ToSession
+from session_server.runtime.messages import Chunk, Failed, Generate, PromptMessage, ToSession
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.response_times import ResponseTimes
+from session_server.runtime.runner import RunnerState
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ _ANSWERS = 3
 _TOKENS = 16
 _AUDIO_S = 0.8
 """Of each answer: a chunk of every size."""
-_MOST_S = 30.0
+MOST_S = 30.0
+_LOOK_S = 0.05
 _INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in plain words."
 _QUESTION = "Please tell me what the weather is like in the mountains in the spring."
 
@@ -48,6 +50,7 @@ class Rehearsal:
         self._voice = voice
         self._forget = forget
         self._heard_s: dict[str, float] = {}
+        self._failure: str | None = None
         self._answers: dict[str, ResponsePipeline] = {}
         self._over = asyncio.Event()
 
@@ -61,14 +64,34 @@ class Rehearsal:
         for answer in list(self._answers.values()):
             answer.begin(now)
         try:
-            await asyncio.wait_for(self._over.wait(), _MOST_S)
+            await asyncio.wait_for(self._over.wait(), MOST_S)
         except TimeoutError:
-            _log.info(
-                "the rehearsal took longer than %d s: admission will learn as it serves", _MOST_S
+            _log.warning(
+                "the rehearsal is not over after %g s (%s): admission knows what was measured by then, and learns as it serves",
+                MOST_S,
+                self._where,
             )
         finally:
             for answer in list(self._answers.values()):
                 answer.cancel("draft")
+        if self._failure is not None:
+            _log.warning(
+                "the rehearsal failed (%s): admission learns what steps cost as it serves",
+                self._failure,
+            )
+        while self._in_step:  # who comes now would wait behind it  # noqa: ASYNC110 - stages tell nobody
+            await asyncio.sleep(_LOOK_S)
+
+    @property
+    def _in_step(self) -> list[str]:
+        runners = self._stages.runners.values()
+        return [runner.name for runner in runners if runner.state is RunnerState.BUSY]
+
+    @property
+    def _where(self) -> str:
+        """What it waits for, if a stage can be named."""
+        names = self._in_step
+        return f"in a step of: {', '.join(names)}" if names else "no stage is in a step"
 
     def _request(self, number: int) -> Generate:
         question = PromptMessage("user", f"{_QUESTION} {number}")
@@ -79,7 +102,9 @@ class Rehearsal:
         )  # fmt: skip
 
     def _take(self, message: ToSession) -> None:
-        if isinstance(message, Chunk):
+        if isinstance(message, Failed):
+            self._failure = message.message
+        elif isinstance(message, Chunk):
             heard_s = self._heard_s.get(message.session, 0.0) + len(message.pcm) / 2 / message.rate
             self._heard_s[message.session] = heard_s
             if heard_s >= _AUDIO_S:

@@ -6,16 +6,18 @@ All calls are on the event loop's thread and return at once.
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from engines.base import Capabilities, JobKey, Stage
+from engines.base import Capabilities, JobKey, Stage, StepResult
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.residency_gate import StateGate
 from session_server.runtime.state_calls import StateCall
 from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.work import WorkItem
 
+_LOG = logging.getLogger(__name__)
 RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Between attempts to bring an engine back."""
 LOAD_LIMIT_S = 900.0
@@ -129,3 +131,19 @@ class Runner(Protocol):
     def check_integrity(self) -> None:
         """Nothing is left. Raises AssertionError naming what is."""
         ...
+
+
+def hand_over(
+    stage: Stage,
+    owner: JobOwner,
+    result: StepResult,
+    now: int,
+    release: Callable[[JobKey], None],
+) -> None:
+    """Give a result to whose it is. A fault in what one response does with it ends that job and harms no other."""
+    try:
+        owner.on_result(stage, result, now)
+    except Exception:
+        _LOG.exception("stage %s: a result could not be used", stage.value)
+        release(result.key)
+        owner.on_job_failed(stage, result.key, "internal error")

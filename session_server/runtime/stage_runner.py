@@ -20,7 +20,7 @@ from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
-from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState
+from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState, hand_over
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -348,16 +348,7 @@ class StageRunner:
         else:
             if result.finished:
                 self.release(result.key)
-            self._tell(job.owner, result, now)
-
-    def _tell(self, owner: JobOwner, result: StepResult, now: int) -> None:
-        """A fault in what one response does with its result harms no other."""
-        try:
-            owner.on_result(self.stage, result, now)
-        except Exception:
-            _LOG.exception("stage %s: a result could not be used", self.name)
-            self.release(result.key)
-            owner.on_job_failed(self.stage, result.key, "internal error")
+            hand_over(self.stage, job.owner, result, now, self.release)
 
     # -- failures
 

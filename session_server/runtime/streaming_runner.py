@@ -29,7 +29,7 @@ from session_server.runtime.gives_way import GivesWay
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.residency_gate import OpenGate, StateGate
-from session_server.runtime.runner import RunnerState
+from session_server.runtime.runner import RunnerState, hand_over
 from session_server.runtime.stage_worker import describe, refusal
 from session_server.runtime.state_calls import ForgetState, StateCall
 from session_server.runtime.streamed_answer import StreamedAnswer, TokenTimes
@@ -265,7 +265,7 @@ class StreamingRunner:
         except Exception as error:  # only warmth is lost
             _LOG.warning("the %s engine could not warm a prompt: %s", self.name, describe(error))
         if self._remove(answer.key) is not None:
-            self._tell(answer, StepResult(answer.key, finished=True))
+            self._hand_over(answer, StepResult(answer.key, finished=True))
 
     def _take(self, answer: StreamedAnswer, output: TokenOutput) -> None:
         now = self._progress_ns = self._clock.now()
@@ -281,16 +281,10 @@ class StreamingRunner:
         if finished:
             self._keeper.worked()
             self._remove(answer.key)
-        self._tell(answer, StepResult(answer.key, output, units, finished))
+        self._hand_over(answer, StepResult(answer.key, output, units, finished))
 
-    def _tell(self, answer: StreamedAnswer, result: StepResult) -> None:
-        """A fault in what one response does with its result harms no other."""
-        try:
-            answer.owner.on_result(self.stage, result, self._clock.now())
-        except Exception:
-            _LOG.exception("stage %s: a result could not be used", self.name)
-            self.release(answer.key)
-            answer.owner.on_job_failed(self.stage, answer.key, "internal error")
+    def _hand_over(self, answer: StreamedAnswer, result: StepResult) -> None:
+        hand_over(self.stage, answer.owner, result, self._clock.now(), self.release)
 
     def _remove(self, key: JobKey) -> StreamedAnswer | None:
         answer = self._answers.pop(key, None)
