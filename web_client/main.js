@@ -16,6 +16,12 @@ const STATES = {
   idle: 'Not connected', connecting: 'Connecting…', retrying: 'Connection lost: connecting again…',
   listening: 'Listening', hearing: 'Hearing you', thinking: 'Thinking', speaking: 'Speaking', held: 'Paused: was that you?',
 };
+const HINTS = {
+  idle: 'Press Connect and start to talk. Interrupt whenever you like.',
+  connecting: 'Connecting. Your browser may ask for the microphone.',
+  retrying: 'Connecting again.',
+  open: 'Go ahead, say something.',
+};
 
 const ANIMATE_MS = 40;
 let animatedAt = -Infinity;
@@ -45,24 +51,29 @@ function draw() {
   const open = phase === 'open';
   const state = open ? conversation.state : phase;
   const shown = find('#state');
-  if (shown.dataset.state !== state) {
-    shown.dataset.state = state;
-    shown.textContent = STATES[state];
-  }
+  const muted = open && client.microphone.muted;
+  const said = STATES[state] + (muted ? ', you are muted' : '');
+  shown.dataset.state = state;
+  shown.classList.toggle('muted', muted);
+  if (shown.textContent !== said) shown.textContent = said;
   showFault(fault ?? (conversation.notice !== '' && open ? { message: 'The server says:', advice: conversation.notice, detail: '' } : null));
   find('#connect').textContent = phase === 'idle' ? 'Connect' : open ? 'Hang up' : 'Give up';
+  find('#connect').classList.toggle('ends', phase !== 'idle');
   find('#mute').disabled = !open;
   find('#stop').disabled = !open || !['speaking', 'thinking', 'held'].includes(state);
   find('#answer').hidden = settings.settings.detection !== 'manual';
   find('#answer').disabled = !open;
   for (const element of find('#typed').elements) element.disabled = !open;
+  find('#captions').hidden = conversation.captions.lines.length === 0;
   find('#hint').hidden = conversation.captions.lines.length > 0;
+  find('#hint-text').textContent = HINTS[phase];
   captions.draw(conversation.captions);
   latency.draw(conversation.turns);
 }
 
 function showFault(fault) {
   find('#fault').hidden = fault === null;
+  find('#fault').classList.toggle('waits', client.phase === 'retrying');
   if (fault === null || find('#fault-title').textContent + find('#fault-advice').textContent === fault.message + fault.advice) return;
   find('#fault-title').textContent = fault.message;
   find('#fault-advice').textContent = fault.advice;
@@ -97,7 +108,8 @@ function toggleMute() {
   const on = !client.microphone.muted;
   client.microphone.mute(on);
   find('#mute').setAttribute('aria-pressed', String(on));
-  find('#mute').textContent = on ? 'Microphone is muted' : 'Mute microphone';
+  find('#mute').textContent = on ? 'Muted' : 'Mute';
+  redraw();
 }
 
 find('#connect').addEventListener('click', toggle);

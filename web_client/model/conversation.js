@@ -40,7 +40,10 @@ export class Conversation {
   /** The connection is over. */
   ended(now) {
     this.timeline.closeAll(now);
-    for (const line of this.captions.lines) if (line.who === 'agent') this.captions.finish(line.id);
+    for (const line of this.captions.lines) {
+      if (line.who === 'agent') this.captions.finish(line.id);
+      else if (line.text === '' && line.note === '') this.captions.note(line.id, 'no transcript'); // none will come
+    }
     this.reset();
   }
 

@@ -212,9 +212,9 @@ export class TimelineView {
       pen.fillStyle = this.colours[name];
       for (let k = 0; k < samples.length; k++) {
         const next = samples[k + 1];
-        const x = scale.x(samples[k].at);
+        const x = Math.floor(scale.x(samples[k].at));
         const end = next !== undefined && next.id === samples[k].id ? Math.min(scale.x(next.at), scale.x(samples[k].at + 400)) : scale.x(samples[k].at + 60);
-        pen.fillRect(x, up(lead(samples[k])), Math.max(1, end - x), y + height - up(lead(samples[k])));
+        pen.fillRect(x, up(lead(samples[k])), Math.max(1, Math.floor(end) - x), y + height - up(lead(samples[k])));
       }
     }
     pen.fillStyle = this.colours.muted;

@@ -161,6 +161,7 @@ def test_the_page_works_by_keyboard(running: ServerInAThread, open_page: Opener)
     state(page, "listening", "hearing")
     page.keyboard.press("Alt+M")
     assert page.get_attribute("#mute", "aria-pressed") == "true"
+    page.wait_for_selector("#state:has-text('you are muted')")
     page.focus("#connect")
     page.keyboard.press("Enter")
     state(page, "idle")

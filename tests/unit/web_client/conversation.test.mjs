@@ -50,6 +50,14 @@ test('the state follows what happens', () => {
   ]);
 });
 
+test('a line whose words will never come says so once the connection is gone, and waits no longer', () => {
+  const { c, say } = speaking();
+  say({ type: 'conversation.item.input_audio_transcription.completed', item_id: 'u1', transcript: 'How is the weather?' }, 2100);
+  say({ type: 'input_audio_buffer.speech_started', item_id: 'u2', audio_start_ms: 2900 }, 3000);
+  c.ended(3100);
+  assert.deepEqual(c.captions.lines.map((line) => [line.id, line.note]), [['u1', ''], ['a1', ''], ['u2', 'no transcript']]);
+});
+
 test('the legs of a latency add up, from the last voiced sound on', () => {
   const { c } = speaking();
   const { legs, total } = breakdown(c.turns.turns[0]);
