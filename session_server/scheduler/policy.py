@@ -1,23 +1,19 @@
 """What a policy is: a fixed place for each item, and a walk over the places, best first.
 
 A place is (band, order) and must not depend on the time, so that items stay sorted while they wait; only the walk
-looks at the clock, and it is lazy: a decision costs what the batch costs, not what the queue holds.
+looks at the clock, and it is lazy: a decision costs what the batch costs, not what the queue holds. A walk gives the queue's own
+entries, in slices of its lists where it can: nothing is made for an item before it is chosen.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 from typing import Protocol
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.run import Run
+from session_server.scheduler.run import Entry, Run
 from session_server.scheduler.work import Kind, WorkItem
-
-Entry = tuple[int, int, WorkItem]
-"""(order, serial, item). Serials differ, so entries compare without looking at the item."""
-_ITEM = itemgetter(2)
 
 
 class Doors:
@@ -61,80 +57,83 @@ class _Head:
 
 
 class Band:
-    """Items sorted by (order, serial), in up to four lanes."""
+    """Entries sorted by (order, serial): of items that hold their slots in `held`, of others in up to three more lanes."""
 
-    __slots__ = ("_doors", "_lanes")
+    __slots__ = ("_doors", "_others", "held")
 
     def __init__(self, doors: Doors) -> None:
+        self.held: list[Entry] = []
         self._doors = doors
-        self._lanes: dict[int, list[Entry]] = {}
+        self._others: dict[int, list[Entry]] = {}
 
     def add(self, entry: Entry) -> list[Entry]:
         """Returns the lane that the entry went to."""
         item = entry[2]
-        lane = self._lanes.setdefault((not item.started) + 2 * item.opening, [])
+        if item.started and not item.opening:
+            lane = self.held
+        else:
+            lane = self._others.setdefault(Doors.lane(item), [])
         insort(lane, entry)
         return lane
 
     def between(
         self, low: int | None = None, high: int | None = None, most: int | None = None
-    ) -> Run | Iterator[WorkItem]:
-        """Items whose order is in low..high (high excluded), from open lanes, in order; `most`: no more are looked at."""
-        lanes = [(n, entries) for n, entries in self._lanes.items() if entries]
-        if len(lanes) > 1:
-            return self._merged(lanes, low, high)
-        if not lanes:
-            return iter(())
-        number, entries = lanes[0]
-        first = 0 if low is None else bisect_left(entries, (low,))
-        if number or most is None:
-            return self._one(number, entries, first, high)
-        last = min(len(entries), first + most)  # lane 0 is always open: no more can be asked for
-        if high is not None and last > first and entries[last - 1][0] >= high:
-            last = bisect_left(entries, (high,), first, last)
-        return Run(map(_ITEM, entries[first:last]))
+    ) -> Run | Iterator[Entry]:
+        """Entries whose order is in low..high (high excluded), from open lanes, in order; `most`: no more are looked at."""
+        others = [(n, entries) for n, entries in self._others.items() if entries]
+        held = self.held
+        if others:
+            if len(others) > 1 or held:
+                return self._merged([(0, held), *others] if held else others, low, high)
+            number, entries = others[0]
+            return self._one(number, entries, low, high)
+        if most is None:
+            return self._one(0, held, low, high)
+        first = 0 if low is None else bisect_left(held, (low,))
+        last = min(len(held), first + most)  # lane 0 is always open: no more can be asked for
+        if high is not None and last > first and held[last - 1][0] >= high:
+            last = bisect_left(held, (high,), first, last)
+        return Run(held[first:last])
 
     def count(self, low: int, high: int) -> int:
-        """Items whose order is in low..high (high excluded), in all lanes."""
-        lanes = self._lanes.values()
-        return sum(bisect_left(lane, (high,)) - bisect_left(lane, (low,)) for lane in lanes)
+        """Entries whose order is in low..high (high excluded), in all lanes."""
+        return sum(
+            bisect_left(lane, (high,)) - bisect_left(lane, (low,))
+            for lane in (self.held, *self._others.values())
+        )
 
     def middle(self) -> WorkItem | None:
         """Of those that hold their slots, the one in the middle of the order."""
-        lane = self._lanes.get(0)
-        return lane[len(lane) // 2][2] if lane else None
+        held = self.held
+        return held[len(held) // 2][2] if held else None
 
     def _one(
-        self, number: int, entries: list[Entry], first: int, high: int | None
-    ) -> Iterator[WorkItem]:
+        self, number: int, entries: list[Entry], low: int | None, high: int | None
+    ) -> Iterator[Entry]:
         doors = self._doors.open
-        for i in range(first, len(entries)):
+        for i in range(0 if low is None else bisect_left(entries, (low,)), len(entries)):
             entry = entries[i]
             if not doors[number] or (high is not None and entry[0] >= high):
                 return
-            yield entry[2]
+            yield entry
 
     def _merged(
         self, lanes: list[tuple[int, list[Entry]]], low: int | None, high: int | None
-    ) -> Iterator[WorkItem]:
+    ) -> Iterator[Entry]:
         doors = self._doors.open
         heads = [_Head(n, entries, low) for n, entries in lanes]
         while heads := [head for head in heads if doors[head.lane] and head.entry is not None]:
-            best = min(heads, key=_Head.order)
-            entry = best.take()
+            entry = min(heads, key=_Head.order).take()
             if high is not None and entry[0] >= high:
                 return
-            yield entry[2]
-
-    def __iter__(self) -> Iterator[WorkItem]:
-        return iter(self.between())
+            yield entry
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes.values()))
+        return len(self.held) + sum(map(len, self._others.values()))
 
 
 Bands = dict[int, Band]
-"""Band number -> items; absent bands are empty."""
+"""By number; absent bands are empty."""
 
 
 REAL_AGES = tuple(kind < Kind.PARTIAL for kind in Kind)
@@ -153,20 +152,20 @@ class Policy(Protocol):
         """(band, order inside it), independent of the time."""
         ...
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
-        """Items that may run now, best first, in groups; `room` is the batch limit. A `Run` holds items of one kind alone, least
-        slack first."""
+    def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
+        """Entries of items that may run now, best first, in groups; `room` is the batch limit, `behind`: at least as many items are
+        ready."""
         ...
 
 
-def items(
+def entries(
     bands: Bands,
     band: int,
     low: int | None = None,
     high: int | None = None,
     most: int | None = None,
-) -> Iterator[WorkItem]:
-    """Items of one band in order, those of order low..high only, and no more than the `most` that can be taken."""
+) -> Iterator[Entry]:
+    """Of one band in order, those of order low..high only, and no more than the `most` that can be taken."""
     found = bands.get(band)
     return iter(found.between(low, high, most)) if found is not None else iter(())
 

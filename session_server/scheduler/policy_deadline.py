@@ -28,18 +28,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from operator import itemgetter
 
 from session_server.scheduler.beginnings import Beginnings
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import REAL_AGES, Bands, items
-from session_server.scheduler.run import Run
+from session_server.scheduler.policy import REAL_AGES, Bands, entries
+from session_server.scheduler.run import Entry, Run
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
-Group = list[WorkItem] | Iterator[WorkItem]
+_KIND_PLAYING, _KIND_FINAL, _KIND_FIRST, _KIND_PARTIAL = (
+    Kind.PLAYING, Kind.FINAL, Kind.FIRST_AUDIO, Kind.PARTIAL,
+)  # fmt: skip
+Group = Run | Iterator[Entry]
 _NOBODY = Run()
-_LATEST = attrgetter("latest_ns")
+_LATEST = itemgetter(0)
+"""Of an entry of the first three bands."""
 _LOST = 3
 """First audio that is overdue by so many times its objective (2 s after the turn for one of 0.5 s) waits longest."""
 _RUSH = 1
@@ -64,8 +68,8 @@ class DeadlinePolicy:
         self._pressing_ns = params.pressing_ns
         self._share = params.urgent_share
         self._starve_ns = params.starve_ns
-        self._tried_ns = params.first_audio_ns // 2
-        self._limit_ns = _LOST * params.first_audio_ns + self._tried_ns
+        self._tried_ns = min(params.starve_ns, params.first_audio_ns // 2)
+        self._limit_ns = min(params.starve_ns, _LOST * params.first_audio_ns + self._tried_ns)
         self._late_rule = params.late_rule
         kept = 3 * params.pressing_ns // 4 if last and params.late_rule else 0
         self._kept_ns = max(self._nearly_dry_ns, kept)
@@ -79,20 +83,18 @@ class DeadlinePolicy:
         )
 
     def place(self, item: WorkItem) -> tuple[int, int]:
-        match item.kind:
-            case Kind.PLAYING:
-                return (_PLAYING, item.latest_ns)
-            case Kind.FINAL:
-                return (_FINAL, item.latest_ns)
-            case Kind.FIRST_AUDIO:
-                return (_FIRST, item.latest_ns)
-            case Kind.PARTIAL:
-                return (_PARTIAL, item.due_ns)
-            case Kind.DRAFT:
-                return (_DRAFT, item.arrived_ns)
+        kind = item.kind
+        if kind is _KIND_PLAYING:
+            return (_PLAYING, item.latest_ns)
+        if kind is _KIND_FIRST:
+            return (_FIRST, item.latest_ns)
+        if kind is _KIND_FINAL:
+            return (_FINAL, item.latest_ns)
+        if kind is _KIND_PARTIAL:
+            return (_PARTIAL, item.due_ns)
+        return (_DRAFT, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
-        behind = _are_ready(bands, room)
+    def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
         if self._beginnings is not None:
             self._beginnings.decides(now, behind)
             if behind:
@@ -105,50 +107,52 @@ class DeadlinePolicy:
         late_rule = self._late_rule and (behind or not self._last)
         since = starving if not late_rule else now if behind else now - self._tried_ns
         yield _of(bands, _FIRST, None, starving, room)
-        first, dry = _peek(_of(bands, _PLAYING, None, nearly_dry, room))
-        if first is not None:
-            pressed = first.latest_ns < press
-            yield dry
-        first, in_time = _peek(_of(bands, _FIRST, since, None, room))
-        if first is not None:
-            pressed = pressed or first.latest_ns < press
-        awaited = _merged(_of(bands, _FINAL, None, None, room), in_time)
-        soon = _of(bands, _PLAYING, nearly_dry, comfortable, room)
-        lost: Iterable[WorkItem] = ()
-        late: Iterable[WorkItem] = ()
-        if late_rule:
-            limit = now - self._limit_ns
-            late = _of(bands, _FIRST, limit, since, room)
-            lost = _of(bands, _FIRST, starving, limit, room)
-            if not behind or not self._last:
-                late, lost = itertools.chain(late, lost), ()
-            if self._entry:
-                late = itertools.islice(late, 1)
+        dry = _Peeked(_of(bands, _PLAYING, None, nearly_dry, room))
+        if dry.first is not None:
+            pressed = dry.first[0] < press
+            yield dry.all
+        in_time = _Peeked(_of(bands, _FIRST, since, None, room))
+        if in_time.first is not None:
+            pressed = pressed or in_time.first[0] < press
+        awaited = _merged(_of(bands, _FINAL, None, None, room), in_time.all, room)
         if self._last:
             yield awaited
-            if late_rule and _count(bands, _FIRST, starving, now - self._limit_ns) <= _RUSH:
-                yield late
-                late = ()
-            yield soon
+            few = late_rule and _count(bands, _FIRST, starving, now - self._limit_ns) <= _RUSH
+            if few:
+                yield self._late(bands, now, since, room, behind)
+            yield _of(bands, _PLAYING, nearly_dry, comfortable, room)
+            if late_rule and not few:
+                yield self._late(bands, now, since, room, behind)
         else:
-            yield _merged(awaited, soon)
-        yield late
+            yield _merged(awaited, _of(bands, _PLAYING, nearly_dry, comfortable, room), room)
+            if late_rule:
+                yield self._late(bands, now, since, room, behind)
         spare = int(room * self._share) if pressed and not behind else room
         relaxed = _of(bands, _PLAYING, comfortable, None, spare)
         if type(relaxed) is Run:
             spare -= len(relaxed)
             yield relaxed
         else:
-            for item in itertools.islice(relaxed, spare):
+            for entry in itertools.islice(relaxed, spare):
                 spare -= 1
-                yield (item,)
-        yield lost
-        yield items(bands, _PARTIAL)
-        yield itertools.islice(items(bands, _DRAFT), spare)
+                yield (entry,)
+        if late_rule and behind and self._last:
+            yield _of(bands, _FIRST, starving, now - self._limit_ns, room)
+        yield entries(bands, _PARTIAL)
+        yield itertools.islice(entries(bands, _DRAFT), spare)
+
+    def _late(self, bands: Bands, now: int, since: int, room: int, behind: bool) -> Iterable[Entry]:
+        """Tier 2. The lost ones are among them, but at a last stage that is behind."""
+        limit = now - self._limit_ns
+        late: Iterable[Entry] = _of(bands, _FIRST, limit, since, room)
+        if not behind or not self._last:
+            lost = _of(bands, _FIRST, now - self._starve_ns, limit, room)
+            late = itertools.chain(late, lost)
+        return itertools.islice(late, 1) if self._entry else late
 
     def _crowd(
         self, beginnings: Beginnings, bands: Bands, now: int, room: int
-    ) -> Iterator[Iterable[WorkItem]]:
+    ) -> Iterator[Iterable[Entry]]:
         """At a talker that is behind."""
         starving, lost = now - self._starve_ns, now - self._limit_ns
         listeners = bands.get(_PLAYING)
@@ -168,15 +172,15 @@ class DeadlinePolicy:
             places = beginnings.places(
                 room, typical.unit_ns, len(listeners), lead_ns, self._leads_ns[overload]
             )
-        for item in itertools.islice(_of(bands, _FIRST, now, None, room), places):
+        for entry in itertools.islice(_of(bands, _FIRST, now, None, room), places):
             places -= 1
-            yield (item,)
+            yield (entry,)
         if places and (not overload or lead_ns > self._late_lead_ns):
             yield itertools.islice(_of(bands, _FIRST, lost, now, room), 1)
         yield _of(bands, _PLAYING, dry, None, room)
         yield _of(bands, _FIRST, starving, lost, room)
-        yield items(bands, _PARTIAL)
-        yield items(bands, _DRAFT)
+        yield entries(bands, _PARTIAL)
+        yield entries(bands, _DRAFT)
 
 
 def _count(bands: Bands, band: int, low: int, high: int) -> int:
@@ -184,35 +188,33 @@ def _count(bands: Bands, band: int, low: int, high: int) -> int:
     return found.count(low, high) if found is not None else 0
 
 
-def _are_ready(bands: Bands, room: int) -> bool:
-    """So many items at least."""
-    ready = 0
-    for band in bands.values():
-        ready += len(band)
-        if ready >= room:
-            return True
-    return False
-
-
 def _of(bands: Bands, band: int, low: int | None, high: int | None, most: int) -> Group:
-    """Items of one kind, least slack first: no more than `most` if they need nothing that others may have taken."""
+    """Entries of one kind, least slack first: no more than `most` if they need nothing that others may have taken."""
     found = bands.get(band)
     return found.between(low, high, most) if found is not None else _NOBODY
 
 
-def _peek(found: Group) -> tuple[WorkItem | None, Group]:
-    """The first, which has the least slack, and all."""
-    if type(found) is Run:
-        return (found[0], found) if found else (None, found)
-    first = next(iter(found), None)
-    return first, found if first is None else itertools.chain((first,), found)
+class _Peeked:
+    """A group of which the first one, who has the least slack, has been looked at."""
+
+    __slots__ = ("all", "first")
+
+    def __init__(self, found: Group) -> None:
+        self.first: Entry | None
+        self.all: Group = found
+        if isinstance(found, Run):
+            self.first = found[0] if found else None
+            return
+        self.first = next(found, None)
+        if self.first is not None:
+            self.all = itertools.chain((self.first,), found)
 
 
-def _merged(one: Group, other: Group) -> Group:
+def _merged(one: Group, other: Group, room: int) -> Group:
     """Both by slack, `one` first where it is equal; `heapq.merge` costs three times as much for two."""
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, Run) and isinstance(other, Run):
         if one and other:
-            return sorted((*one, *other), key=_LATEST)
+            return Run(sorted(one + other, key=_LATEST)[:room])
         return one or other
     left_ones, right_ones = iter(one), iter(other)
     left = next(left_ones, None)
@@ -225,13 +227,10 @@ def _merged(one: Group, other: Group) -> Group:
 
 
 def _alternating(
-    left: WorkItem | None,
-    one: Iterator[WorkItem],
-    right: WorkItem | None,
-    other: Iterator[WorkItem],
-) -> Iterator[WorkItem]:
+    left: Entry | None, one: Iterator[Entry], right: Entry | None, other: Iterator[Entry]
+) -> Iterator[Entry]:
     while left is not None and right is not None:
-        if left.latest_ns <= right.latest_ns:
+        if left[0] <= right[0]:
             yield left
             left = next(one, None)
         else:

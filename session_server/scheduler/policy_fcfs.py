@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from session_server.scheduler.policy import REAL_AGES, Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, entries
+from session_server.scheduler.run import Entry
 from session_server.scheduler.work import Kind, WorkItem
 
 _REAL, _DRAFT = 0, 1
@@ -22,6 +23,6 @@ class FcfsPolicy:
     def place(self, item: WorkItem) -> tuple[int, int]:
         return (_DRAFT if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
-        yield items(bands, _REAL)
-        yield items(bands, _DRAFT)
+    def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
+        yield entries(bands, _REAL)
+        yield entries(bands, _DRAFT)

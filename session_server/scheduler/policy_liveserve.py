@@ -19,7 +19,8 @@ from typing import Protocol
 
 from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import REAL_AGES, Bands, items
+from session_server.scheduler.policy import REAL_AGES, Bands, entries
+from session_server.scheduler.run import Entry
 from session_server.scheduler.work import Kind, WorkItem
 
 _PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
@@ -68,36 +69,37 @@ class LiveservePolicy:
             case Kind.DRAFT:
                 return (_DRAFT, item.arrived_ns)
 
-    def walk(self, bands: Bands, now: int, room: int) -> Iterator[Iterable[WorkItem]]:
+    def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
         yield self._all(bands, now, room)
 
-    def _all(self, bands: Bands, now: int, room: int) -> Iterator[WorkItem]:
+    def _all(self, bands: Bands, now: int, room: int) -> Iterator[Entry]:
         urgent = 0
-        playing = items(bands, _PLAYING)
-        first_safe: WorkItem | None = None
-        for item in playing:
-            if item.dry_ns - now > self._safe_lead_ns:
-                first_safe = item
+        playing = entries(bands, _PLAYING)
+        first_safe: Entry | None = None
+        for entry in playing:
+            if entry[2].dry_ns - now > self._safe_lead_ns:
+                first_safe = entry
                 break
             urgent += 1
-            yield item
-        for item in items(bands, _AWAITED):
+            yield entry
+        for entry in entries(bands, _AWAITED):
             urgent += 1
-            yield item
+            yield entry
         if first_safe is not None:
             rest = max(1, int(room * self._share)) if urgent else room
             yield from self._by_utility(itertools.chain([first_safe], playing), now, rest)
-        yield from items(bands, _PARTIAL)
-        yield from items(bands, _DRAFT)
+        yield from entries(bands, _PARTIAL)
+        yield from entries(bands, _DRAFT)
 
-    def _by_utility(self, rest: Iterator[WorkItem], now: int, count: int) -> Iterable[WorkItem]:
+    def _by_utility(self, rest: Iterator[Entry], now: int, count: int) -> Iterable[Entry]:
         memory = self.memory
         weight = self._beta * memory.occupancy if memory is not None else 0.0
         if memory is None or not weight:  # utility falls with the lead: that is how they are sorted
             return itertools.islice(rest, count)
         share, per_ns = memory.share, self._alpha * self._barge_in_per_s / NS_PER_S
 
-        def utility(item: WorkItem) -> float:
+        def utility(entry: Entry) -> float:
+            item = entry[2]
             return weight * share(item.key[0]) - per_ns * (item.dry_ns - now)
 
         return heapq.nlargest(count, rest, key=utility)

@@ -1,11 +1,15 @@
-"""A run of items that a step may take in one piece. A module of its own, since mypyc compiles no class that is a list."""
+"""Entries of a queue, and a run of them. A module of its own, since mypyc compiles no class that is a list."""
 
 from __future__ import annotations
 
 from session_server.scheduler.work import WorkItem
 
+Entry = tuple[int, int, WorkItem]
+"""(order, serial, item). Serials differ, so entries compare without looking at the item."""
 
-class Run(list[WorkItem]):
-    """Items that hold their slots and need nothing more: a step may take as many of them at once as it has room for."""
+
+class Run(list[Entry]):
+    """Entries of items that hold their slots and need nothing more, least slack first: a step may take as many of them at once as
+    it has room for."""
 
     __slots__ = ()

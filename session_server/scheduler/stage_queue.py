@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
-from session_server.scheduler.policy import Band, Bands, Doors, Entry, Policy
-from session_server.scheduler.run import Run
+from session_server.scheduler.policy import Band, Bands, Doors, Policy
+from session_server.scheduler.run import Entry, Run
 from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
 
 _AGING = 64
 _CROWD_WEIGHT = 0.05
 _FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
 
-_Place = tuple[list[Entry], Entry, int]
-"""Lane, entry, and the number under which it became ready; 0 for what may starve."""
+_Place = tuple[list[Entry], Entry, bool]
+"""Lane, entry, and whether it ages: the policy has no other bound for it."""
 
 
 def _no_time(_: int) -> int:
@@ -59,10 +58,9 @@ class StageQueue:
         self._bands: Bands = {}
         self._doors = Doors()
         self._places: dict[WorkKey, _Place] = {}
+        """Those that age stand in the order in which they became ready."""
         self._asleep: dict[WorkKey, WorkItem] = {}
         self._alarms: list[tuple[int, int, WorkKey]] = []
-        self._ready: deque[tuple[int, WorkKey]] = deque()
-        """By age; whoever was served or withdrawn since is passed over."""
         self._serial = 0
         self._needing_slots = 0
         self._decisions = 0
@@ -78,12 +76,16 @@ class StageQueue:
     def put(self, item: WorkItem, now: int) -> None:
         """Add an item, or give it a new urgency."""
         key = item.key
-        place = self._withdraw(key) if key in self._places else None
-        if place is None and self._asleep:
+        place = self._places.get(key)
+        if place is not None:
+            self._leave(place)
+        elif self._asleep:
             self._asleep.pop(key, None)
         if item.not_before_ns <= now:
-            self._place(item, place[2] if place is not None else 0)
+            self._place(item, place)
             return
+        if place is not None:
+            del self._places[key]
         self._asleep[key] = item
         self._serial += 1
         heapq.heappush(self._alarms, (item.not_before_ns, self._serial, key))
@@ -92,8 +94,11 @@ class StageQueue:
 
     def remove(self, key: WorkKey) -> WorkItem | None:
         """Take an item out; None when it was not there."""
-        place = self._withdraw(key)
-        return place[1][2] if place is not None else self._asleep.pop(key, None)
+        place = self._places.pop(key, None)
+        if place is None:
+            return self._asleep.pop(key, None)
+        self._leave(place)
+        return place[1][2]
 
     def get(self, key: WorkKey) -> WorkItem | None:
         if key in self._asleep:
@@ -116,24 +121,27 @@ class StageQueue:
         self, now: int, free_slots: int | None = None, making: MakingTime = _no_time
     ) -> list[Choice]:
         """Take out the items of the next step. `free_slots`: starts that the engine has room for."""
-        self._wake(now)
+        if self._alarms:
+            self._wake(now)
         self.starved = False
-        if not self._places:
+        ready = len(self._places)
+        if not ready:
             return []
-        self.crowd += _CROWD_WEIGHT * (len(self._places) / self.max_batch - self.crowd)
+        self.crowd += _CROWD_WEIGHT * (ready / self.max_batch - self.crowd)
         batch = _Batch(
             self._doors, self.max_batch, self._prefill_batch, free_slots, self._nearly_dry_ns
         )
         self._decisions += 1
         if self._decisions % _AGING == 0 and (oldest := self._oldest()) is not None:
             batch.fill(((oldest,),), now)
-        batch.fill(self._policy.walk(self._bands, now, self.max_batch), now)
+        behind = ready >= self.max_batch
+        batch.fill(self._policy.walk(self._bands, now, self.max_batch, behind), now)
         self.starved = batch.short_of_slots and self._needing_slots > 0
         self._needing_slots -= batch.begun
-        self._take_out(batch.items)
+        self._take_out(batch.entries)
         if self._chunks is None:
-            return [Choice(item, item.units) for item in batch.items]
-        return [Choice(item, self._units(item, now, making)) for item in batch.items]
+            return [Choice(entry[2], entry[2].units) for entry in batch.entries]
+        return [Choice(entry[2], self._units(entry[2], now, making)) for entry in batch.entries]
 
     def _units(self, item: WorkItem, now: int, making: MakingTime) -> int:
         if self._chunks is None or not item.unit_ns:
@@ -142,38 +150,34 @@ class StageQueue:
         size = min(size, now - item.cap_ns)
         return max(1, min(item.units, size // item.unit_ns))
 
-    def _place(self, item: WorkItem, since: int = 0) -> None:
-        """`since`: when it became ready, if that was before."""
+    def _place(self, item: WorkItem, before: _Place | None = None) -> None:
+        """`before`: the place that it has left."""
         band, order = self._policy.place(item)
         self._serial += 1
         entry = (order, self._serial, item)
         found = self._bands.get(band)
         if found is None:
             found = self._bands[band] = Band(self._doors)
-        if not since and self._aging[item.kind]:
-            since = self._serial
-            self._ready.append((since, item.key))
-        self._places[item.key] = (found.add(entry), entry, since)
-        if len(self._ready) > 64 + 4 * len(self._places):
-            self._forget_the_served()
+        ages = self._aging[item.kind]
+        if before is not None and before[2] is not ages:
+            if ages:  # only now is it ready, as age goes
+                del self._places[item.key]
+            ages = True
+        self._places[item.key] = (found.add(entry), entry, ages)
         self._needing_slots += not item.started
 
-    def _withdraw(self, key: WorkKey) -> _Place | None:
-        """Take a placed item out."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            lane, entry, _ = place
-            del lane[bisect_left(lane, entry)]
-            self._needing_slots -= not entry[2].started
-        return place
+    def _leave(self, place: _Place) -> None:
+        lane, entry, _ = place
+        del lane[bisect_left(lane, entry)]
+        self._needing_slots -= not entry[2].started
 
-    def _take_out(self, batch: list[WorkItem]) -> None:
+    def _take_out(self, batch: list[Entry]) -> None:
         """As `remove` for each, but for the count of slots; neighbours in a lane leave it together."""
         take = self._places.pop
         lane: list[Entry] = []
         first = last = length = 0
-        for item in batch:
-            its_lane, entry, _ = take(item.key)
+        for entry in batch:
+            its_lane = take(entry[2].key)[0]
             if its_lane is lane and last < length and lane[last] is entry:
                 last += 1
                 continue
@@ -183,29 +187,14 @@ class StageQueue:
             last, length = first + 1, len(lane)
         del lane[first:last]
 
-    def _oldest(self) -> WorkItem | None:
-        """Whoever has been ready longest."""
-        ready = self._ready
-        while ready:
-            since, key = ready[0]
-            place = self._places.get(key)
-            if place is not None and place[2] == since:
-                return place[1][2]
-            ready.popleft()
-        return None
+    def _oldest(self) -> Entry | None:
+        """Whoever has been ready longest, of those that age."""
+        return next((entry for _, entry, ages in self._places.values() if ages), None)
 
     def _wake(self, now: int) -> None:
         while (at := self.next_wake()) is not None and at <= now:
             key = heapq.heappop(self._alarms)[2]
             self._place(self._asleep.pop(key))
-
-    def _forget_the_served(self) -> None:
-        places = self._places
-        self._ready = deque(
-            (since, key)
-            for since, key in self._ready
-            if (place := places.get(key)) is not None and place[2] == since
-        )
 
     def _is_current(self, alarm: tuple[int, int, WorkKey]) -> bool:
         item = self._asleep.get(alarm[2])
@@ -229,13 +218,13 @@ class _Batch:
         "_short_steps",
         "_slots",
         "begun",
-        "items",
+        "entries",
     )
 
     def __init__(
         self, doors: Doors, room: int, prompts: int, slots: int | None, nearly_dry_ns: int | None
     ) -> None:
-        self.items: list[WorkItem] = []
+        self.entries: list[Entry] = []
         self.begun = 0
         """Of them, those that need a slot."""
         self._doors = doors
@@ -252,44 +241,43 @@ class _Batch:
     def short_of_slots(self) -> bool:
         return self._slots == 0
 
-    def fill(self, walk: Iterable[Iterable[WorkItem]], now: int) -> None:
+    def fill(self, walk: Iterable[Iterable[Entry]], now: int) -> None:
         """Take what there is room for, in this order. A step with a nearly dry listener carries no draft and begins
         no prompt: it must be short."""
-        items, room = self.items, self._room
-        aged = items[0] if items else None
-        if len(items) >= room:
+        taken, room = self.entries, self._room
+        aged = taken[0] if taken else None
+        if len(taken) >= room:
             return
         for group in walk:
-            if type(group) is Run:
-                self._take_run(group, aged, now)
+            if isinstance(group, Run) and (aged is None or aged not in group):
+                self._take_run(group, now)
             else:
                 self._take_each(group, aged, now)
-            if len(items) >= room:
+            if len(taken) >= room:
                 return
 
-    def _take_run(self, run: Run, aged: WorkItem | None, now: int) -> None:
-        """As each of them, which hold their slots and are of one kind."""
-        if not run:
+    def _take_run(self, run: Run, now: int) -> None:
+        """As each of them, which hold their slots."""
+        taken = self.entries
+        taken += run[: self._room - len(taken)]
+        if not self._short_steps or len(taken) >= self._room:
             return
-        if aged is not None and aged in run:
-            self._take_each(run, aged, now)
-            return
-        if self._short_steps:
-            kind = run[0].kind
-            if kind is _PLAYING:
-                if not self._dry and run[0].latest_ns < now + self._nearly_dry_ns:
-                    self._shorten()
-            elif kind is _FIRST_AUDIO or kind is _FINAL:
+        for _, _, item in run:  # what else may come depends on who is in
+            if item.kind is not _PLAYING:
                 self._answers_begun = True
-        self.items += run[: self._room - len(self.items)]
-
-    def _take_each(self, group: Iterable[WorkItem], aged: WorkItem | None, now: int) -> None:
-        items, room, short = self.items, self._room, self._short_steps
-        dry_before = now + self._nearly_dry_ns
-        take = items.append
-        for item in group:
-            if item is aged:
+            elif self._dry:
                 continue
+            elif item.latest_ns < now + self._nearly_dry_ns:
+                self._shorten()
+
+    def _take_each(self, group: Iterable[Entry], aged: Entry | None, now: int) -> None:
+        taken, room, short = self.entries, self._room, self._short_steps
+        dry_before = now + self._nearly_dry_ns
+        take = taken.append
+        for entry in group:
+            if entry is aged:
+                continue
+            item = entry[2]
             if (not item.started or item.opening) and not self._begin(item, now):
                 continue
             if short:
@@ -302,8 +290,8 @@ class _Batch:
                         return
                 elif (kind is _FIRST_AUDIO or kind is _FINAL) and not item.opening:
                     self._answers_begun = True
-            take(item)
-            if len(items) >= room:
+            take(entry)
+            if len(taken) >= room:
                 return
 
     def _begin(self, item: WorkItem, now: int) -> bool:

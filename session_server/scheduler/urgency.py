@@ -12,6 +12,8 @@ from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
 
+_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
+
 
 class Step(Value, frozen=True):
     """The step that a stage could do next. `path_ns`: estimated time through this stage and all below;
@@ -44,7 +46,10 @@ class ResponseUrgency:
     ) -> None:
         self.playhead = playhead
         self.draft = draft
-        self._params = params
+        self._first_audio_ns = params.first_audio_ns
+        self._transport_ns = params.transport_ns
+        self._draft_cap_ns = params.draft_cap_ns
+        self._lead_cap_ns = params.lead_cap_ns
         self._arrived_ns = arrived_ns
         self._first_ns = int(params.chunk_ladder_s[0] * NS_PER_S)
         self._follows = params.policy is PolicyName.DEADLINE
@@ -60,10 +65,10 @@ class ResponseUrgency:
     @property
     def kind(self) -> Kind:
         if self.draft:
-            return Kind.DRAFT
+            return _DRAFT
         if self.playhead is None:
-            return Kind.FINAL
-        return Kind.PLAYING if self.playhead.generated else Kind.FIRST_AUDIO
+            return _FINAL
+        return _PLAYING if self.playhead.generated else _FIRST_AUDIO
 
     def item(self, step: Step, now: int) -> WorkItem | None:
         """The work item for `step`; None while it must wait for news (adoption, resume)."""
@@ -71,45 +76,45 @@ class ResponseUrgency:
         playhead = self.playhead
         due, dry, cap = FOREVER_NS, FOREVER_NS, -FOREVER_NS
         if playhead is None:
-            if kind is not Kind.DRAFT:
-                due = max(self._base_ns + self._params.first_audio_ns, now)
-        elif kind is Kind.DRAFT:
-            left = self._params.draft_cap_ns - playhead.lead_ns(now) - step.below_ns
+            if kind is not _DRAFT:
+                due = max(self._base_ns + self._first_audio_ns, now)
+        elif kind is _DRAFT:
+            left = self._draft_cap_ns - playhead.lead_ns(now) - step.below_ns
             if left < step.room_ns:
                 return None
             cap = now - left
         elif playhead.paused:
             return None
-        elif kind is Kind.FIRST_AUDIO:
-            due = self._base_ns + self._params.first_audio_ns - self._params.transport_ns
+        elif kind is _FIRST_AUDIO:
+            due = self._base_ns + self._first_audio_ns - self._transport_ns
             if step.by_frames and self._follows and step.below_ns >= self._first_ns:
                 # the awaited chunk is on its way, however long it takes: this is what follows it
-                kind, dry = Kind.PLAYING, max(due, now)
+                kind, dry = _PLAYING, max(due, now)
                 cap = dry + step.below_ns - self._ahead_ns(step)
                 due = dry + step.below_ns
         else:
             dry = playhead.dry_ns
-            due = max(dry, now) + step.below_ns - self._params.transport_ns
+            due = max(dry, now) + step.below_ns - self._transport_ns
             cap = dry + step.below_ns - self._ahead_ns(step)
         return self._work(step, kind, due, dry, cap)
 
     def _ahead_ns(self, step: Step) -> int:
-        return self._params.lead_cap_ns if step.ahead_ns is None else step.ahead_ns
+        return self._lead_cap_ns if step.ahead_ns is None else step.ahead_ns
 
     def thought(self, step: Step, now: int) -> WorkItem | None:
         """As `item`, for the thinker: its bound is the text ahead of the talker, not audio."""
         if self.playhead is not None and self.playhead.paused:
             return None
         kind, dry, due = self.kind, FOREVER_NS, FOREVER_NS
-        if kind is Kind.PLAYING and self.playhead is not None:
+        if kind is _PLAYING and self.playhead is not None:
             dry = self.playhead.dry_ns
-            due = max(dry, now) + step.below_ns - self._params.transport_ns
-        elif kind is not Kind.DRAFT:
-            due = self._base_ns + self._params.first_audio_ns + step.below_ns
+            due = max(dry, now) + step.below_ns - self._transport_ns
+        elif kind is not _DRAFT:
+            due = self._base_ns + self._first_audio_ns + step.below_ns
             if (
                 step.below_ns
             ):  # what is awaited is on its way; the rest of the text is not urgent any more
-                kind, dry = Kind.PLAYING, due
+                kind, dry = _PLAYING, due
         return self._work(step, kind, due, dry, -FOREVER_NS)
 
     def _work(self, step: Step, kind: Kind, due: int, dry: int, cap: int) -> WorkItem:
@@ -125,7 +130,7 @@ class ResponseUrgency:
             cap,
             step.units,
             step.unit_ns,
-            first=kind is Kind.FIRST_AUDIO,
+            first=kind is _FIRST_AUDIO,
             opening=step.opening,
             started=step.started,
         )

@@ -14,7 +14,7 @@ from session_server.media import Value
 WorkKey = tuple[str, str, int]
 """(session, response or recognition, part); a JobKey of the engines' contract is one."""
 
-FOREVER_NS = 1 << 62
+FOREVER_NS = 1 << 61
 """Later than any instant."""
 
 

@@ -229,9 +229,9 @@ def test_a_decision_looks_at_few_of_many_items():
         def place(self, work):
             return self.inner.place(work)
 
-        def walk(self, bands, now, room):
+        def walk(self, bands, now, room, behind):
             nonlocal looked
-            for group in self.inner.walk(bands, now, room):
+            for group in self.inner.walk(bands, now, room, behind):
                 if isinstance(group, list):
                     looked += len(group)
                     yield group
@@ -284,4 +284,31 @@ def test_ages_of_items_that_were_served_do_not_pile_up():
             assert names(stage.choose(0))[0] == "patient"
             assert stage.remove(("b", "r", 0)) is not None
             stage.put(item("patient", 10**6), 0)
-    assert len(stage._ready) < 200
+    assert len(stage) == 1
+
+
+@pytest.mark.parametrize("entry", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("batch", [2, 8])
+def test_with_a_short_starve_s_nobody_is_chosen_twice_in_a_step(batch, last, entry):
+    """An answer overdue by more than `starve_s`, but not yet lost by its objective, stood in two tiers."""
+    params = SchedulerParams(starve_s=0.2, first_audio_s=1.0, begin_lead_s=1.0)
+    stage = StageQueue(make_policy(params, last, entry), batch)
+    now = 10_000 * MS
+    for number in range(4):
+        stage.put(item(f"s{number}", 9_000 + 300 * number, Kind.FIRST_AUDIO, started=True), now)
+    served = names(stage.choose(now)) + names(stage.choose(now)) + names(stage.choose(now))
+    assert served == ["s0", "s1", "s2", "s3"]
+
+
+def test_age_counts_from_when_an_item_began_to_age():
+    """First audio does not age under `deadline`; what it becomes does, behind those who waited before."""
+    stage = StageQueue(make_policy(SchedulerParams()), 1)
+    stage.put(item("early", 9_000, Kind.FIRST_AUDIO, started=True), 0)
+    stage.put(item("patient", 9_000, started=True), 0)
+    stage.put(item("early", 9_000, started=True), 0)
+    for step in range(64):
+        stage.put(item(f"rival{step}", 0, started=True), 0)
+    served = [names(stage.choose(0)) for _ in range(64)]
+    assert served.index(["patient"]) == 63
+    assert ["early"] not in served
