@@ -8,8 +8,7 @@ Owns the frames of one connection from upgrade to close. Invariants:
   everything of a response but that one frame.
 * The outbox is bounded in bytes and in time. At either bound the queue is given up and the connection closes
   with 1013; the peer has `close_wait_s` to read what the kernel holds, then the socket is aborted.
-* The loop turns at least once between any two frames of a peer, so a flood leaves room for all others; unless its turns are
-  so long that a microphone would be read more slowly than it speaks, and a ping behind it answered too late.
+* A flood leaves room for all others: the loop turns between a peer's frames, pings included (`loop_turns`).
 * Our own standstill is not counted against the peer: a frame that waited for us still gets `_GRACE_S` of the peer's time.
 * Whatever ends the connection, the endpoint hears `on_closed` exactly once, and no task or socket is left.
 
@@ -29,13 +28,10 @@ from dataclasses import dataclass
 from aiohttp import WSMsgType, web
 
 from session_server.transports.base import Endpoint, Outbox
+from session_server.transports.loop_turns import LoopTurns
 
 _log = logging.getLogger(__name__)
 
-_FRAME_S = 0.005
-"""A peer that speaks in real time sends fewer than one frame in that time."""
-_MOST_AT_ONCE = 16
-_SMALL_BYTES = 16 * 1024
 _GRACE_S = 1.0
 
 CLOSE_GOING_AWAY = 1001
@@ -198,11 +194,13 @@ def _close_reason(reason: str) -> bytes:
 
 
 def websocket_response(limits: WebSocketLimits) -> web.WebSocketResponse:
-    """A response that is ready for the upgrade; compression stays off (audio does not compress)."""
+    """A response that is ready for the upgrade; compression stays off (audio does not compress). Whoever reads it answers the
+    pings, since aiohttp would answer any number of them in one turn of the loop."""
     return web.WebSocketResponse(
         protocols=(SUBPROTOCOL,),
         heartbeat=limits.heartbeat_s or None,
         timeout=limits.close_wait_s,
+        autoping=False,
         max_msg_size=limits.max_message_bytes,
         compress=False,
         writer_limit=0,
@@ -255,27 +253,29 @@ def _abort(request: web.Request) -> None:
 async def _read(
     response: web.WebSocketResponse, outbox: WebSocketOutbox, endpoint: Endpoint
 ) -> None:
-    loop, at_once = asyncio.get_running_loop(), 0
+    turns = LoopTurns()
     while True:
         try:
             message = await response.receive()
+            if message.type is WSMsgType.PING:
+                await response.pong(message.data)
         except (ConnectionError, RuntimeError):
             return
-        if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+        if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            _take(message.data, outbox, endpoint)
+        elif message.type not in (WSMsgType.PING, WSMsgType.PONG):
             return
-        if outbox.closing is not None:
-            continue  # the peer may still talk while we flush; nobody listens
-        try:
-            endpoint.on_frame(message.data)
-        except Exception:
-            _log.exception("a frame raised in the session; closing it")
-            outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
-        if at_once > 0 and len(message.data) <= _SMALL_BYTES:
-            at_once -= 1
-            continue
-        before = loop.time()
-        await asyncio.sleep(0)  # `receive` does not suspend while frames are buffered
-        at_once = min(_MOST_AT_ONCE, int((loop.time() - before) / _FRAME_S))
+        await turns.after(len(message.data))
+
+
+def _take(frame: str | bytes, outbox: WebSocketOutbox, endpoint: Endpoint) -> None:
+    if outbox.closing is not None:
+        return  # the peer may still talk while we flush; nobody listens
+    try:
+        endpoint.on_frame(frame)
+    except Exception:
+        _log.exception("a frame raised in the session; closing it")
+        outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
 
 
 def _tune(transport: asyncio.Transport, limits: WebSocketLimits) -> None:

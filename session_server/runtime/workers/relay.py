@@ -31,6 +31,7 @@ from aiohttp import (
 from session_server.runtime.drain import CLOSE_GOING_AWAY, FORCED_CLOSE_S, REASON
 from session_server.runtime.http_errors import failure
 from session_server.runtime.place import slot_of
+from session_server.transports.loop_turns import LoopTurns
 from session_server.transports.websocket import WebSocketLimits, websocket_response
 
 _log = logging.getLogger(__name__)
@@ -196,18 +197,22 @@ async def _both_ways(
 
 async def _one_way(source: Socket, target: Socket, wait_s: float) -> None:
     """Frames of `source` to `target`, then the close of `source`."""
-    code, reason = CLOSE_GOING_AWAY, ""
+    code, reason, turns = CLOSE_GOING_AWAY, "", LoopTurns()
     try:
         while True:
             message = await source.receive()
             if message.type is WSMsgType.CLOSE:
                 code, reason = message.data, message.extra or ""
-            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                text = message.data
+                frame = text.encode() if isinstance(text, str) else text
+                async with asyncio.timeout(wait_s):
+                    await target.send_frame(frame, message.type)
+            elif message.type is WSMsgType.PING:
+                await source.pong(message.data)
+            elif message.type is not WSMsgType.PONG:
                 break
-            text = message.data
-            frame = text.encode() if isinstance(text, str) else text
-            async with asyncio.timeout(wait_s):
-                await target.send_frame(frame, message.type)
+            await turns.after(len(message.data))
     except (TimeoutError, ConnectionError, RuntimeError):
         _log.debug("one side of a call's second connection is gone", exc_info=True)
     await _close(target, _sendable(code), reason, wait_s)

@@ -171,6 +171,37 @@ async def test_a_client_that_does_not_read_holds_the_other_side_up_for_a_bounded
 
 
 @pytest.mark.asyncio
+async def test_a_flood_of_pings_lets_the_loop_turn_between_any_two_and_a_frame_goes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    turns, seen, pings = 0, [], 300
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if len(seen) < pings:
+            asyncio.get_running_loop().call_soon(turn)
+
+    async def pong(_self: web.WebSocketResponse, _message: bytes) -> None:
+        seen.append(turns)
+
+    async with two(tmp_path, echo) as (client, _other):
+        socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
+        monkeypatch.setattr(web.WebSocketResponse, "pong", pong)
+        turn()
+        assert socket._response.connection is not None
+        transport = socket._response.connection.transport
+        assert transport is not None
+        transport.write(bytes([0x89, 0x80, 0, 0, 0, 0]) * pings)
+        await socket.send_str("after them")
+        async with asyncio.timeout(60):
+            assert (await socket.receive_str()).endswith("after them")
+        await socket.close()
+    assert len(seen) == pings
+    assert len(set(seen)) >= pings // 17  # as few as that where the machine makes each turn long
+
+
+@pytest.mark.asyncio
 async def test_a_post_goes_through_with_its_body_status_and_headers(tmp_path: Path):
     async with two(tmp_path, echo) as (client, other):
         url = f"/v1/realtime/calls/{CALL}/hangup"
