@@ -14,7 +14,7 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ BASE = {"model": "smollm2-135m-instruct", "context": 2048, "batched_tokens": 256
 TEXT_AHEAD = 16
 """Tokens that an answer may be ahead of its listener, about four seconds of speech."""
 SPOKEN_PER_S = 4.0
+PARTS = ("steered", "stock", "mixed")
 NO_BOUND = Pace(None, 0)
 
 
@@ -192,7 +193,11 @@ async def mixed(engine: VllmThinker, paced: bool, seconds: float, round_: int) -
             key = JobKey(name, f"{name}{round_}-{paced}-{n}-{turn}")
             asked = time.perf_counter()
             pace = Pace(TEXT_AHEAD, int(1e9 * asked)) if paced else NO_BOUND
-            await listen(key, engine.generate(key, story(n + 8 * turn, tokens), pace), asked)
+            stream = engine.generate(key, story(n + 8 * turn, tokens), pace)
+            try:
+                await listen(key, stream, asked)
+            finally:
+                engine.abort(key)
             await asyncio.sleep(pause_s)
             turn += 1
 
@@ -233,12 +238,15 @@ async def mixed_beside_fcfs(places: int, rounds: int, seconds: float, out: Figur
         out.add(f"{name}: paced / first come, first served", medians[True] / medians[False])
 
 
-async def run(rounds: int, places: int, seconds: float) -> None:
+async def run(parts: Sequence[str], rounds: int, places: int, seconds: float) -> None:
     out = Figures()
     try:
-        await steered(8, rounds, out)
-        await urgent_stock(8, rounds, out)
-        await mixed_beside_fcfs(places, rounds, seconds, out)
+        if "steered" in parts:
+            await steered(8, rounds, out)
+        if "stock" in parts:
+            await urgent_stock(8, rounds, out)
+        if "mixed" in parts:
+            await mixed_beside_fcfs(places, rounds, seconds, out)
     finally:
         out.show()
 
@@ -248,8 +256,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--places", type=int, default=2, help="places of the mixed load")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each mixed load")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     arguments = parser.parse_args()
-    asyncio.run(run(arguments.rounds, arguments.places, arguments.seconds))
+    asyncio.run(run(arguments.parts, arguments.rounds, arguments.places, arguments.seconds))
 
 
 if __name__ == "__main__":
