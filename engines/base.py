@@ -209,7 +209,7 @@ class SeenObject:
 @dataclass(frozen=True, slots=True)
 class VisualEvidence:
     """Output of a vision stage that detects. `light`: dark (nothing can be made out), dim, normal or bright. `texts` None: not
-    read. `width`, `height`: pixels that were looked at. `cached`: the same picture had been looked at before."""
+    read. `width`, `height`: pixels that were looked at. A result of no unit: the same picture had been looked at before."""
 
     objects: tuple[SeenObject, ...]
     texts: tuple[str, ...] | None
@@ -217,7 +217,13 @@ class VisualEvidence:
     light: str
     width: int
     height: int
-    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenPicture:
+    """Output of a vision stage for a picture that cannot be looked at: the client's fault, not the engine's."""
+
+    reason: str
 
 
 # -- thinker

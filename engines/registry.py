@@ -32,6 +32,7 @@ ENGINES: Mapping[str, str] = {
     "omni.qwen3_code2wav": "engines.omni.code2wav:create",
     "sim.asr": "engines.sim.asr:create",
     "sim.turn": "engines.sim.turn:create",
+    "sim.vision": "engines.sim.vision:create",
     "sim.thinker": "engines.sim.thinker:create",
     "sim.talker": "engines.sim.talker:create",
     "sim.codec": "engines.sim.codec:create",

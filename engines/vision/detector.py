@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from engines.base import (
@@ -20,6 +20,7 @@ from engines.base import (
     Stage,
     StepRequest,
     StepResult,
+    UnseenPicture,
     VisualEvidence,
 )
 from engines.model_files import CENTERNET, NANODET
@@ -99,16 +100,17 @@ class PictureDetector:
             try:
                 picture = decoded(job.data)
             except BadPicture as error:
-                return StepResult(key, finished=True, error=f"the picture {error}")
+                del self._jobs[key]
+                return StepResult(key, UnseenPicture(f"The picture {error}."), 1, finished=True)
             evidence = self._looked_at(picture, job.read)
             self._known[name] = evidence
             if len(self._known) > self._remembered:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(name)
-            evidence = replace(known, cached=True)
+            evidence = known
         del self._jobs[key]
-        return StepResult(key, evidence, 1, finished=True)
+        return StepResult(key, evidence, int(known is None), finished=True)
 
     def _looked_at(self, picture: Picture, read: bool) -> VisualEvidence:
         if self._models is None:

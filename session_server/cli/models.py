@@ -11,6 +11,7 @@ from session_server.config import Config
 from session_server.runtime.models import (
     ModelEntry,
     fetch_models,
+    looks_at_pictures,
     missing_models,
     model_store,
 )
@@ -46,7 +47,7 @@ def fetch(
 def fetch_if_needed(config: Config) -> None:
     """Fetch unless all that this configuration needs is there."""
     if missing_models(config):
-        fetch(config)
+        fetch(config, vision=looks_at_pictures(config))
 
 
 def _here(entry: ModelEntry) -> str:

@@ -55,6 +55,7 @@ from session_server.core.commands import (
     ForgetInput as ForgetInput,
     HoldAudio as HoldAudio,
     JudgeTurn as JudgeTurn,
+    LookAt as LookAt,
     PromptMessage as PromptMessage,
     PurgeAudio as PurgeAudio,
     RaiseFence as RaiseFence,

@@ -67,6 +67,13 @@ class JudgeTurn(Value, frozen=True):
     end_sample: int
 
 
+class LookAt(Value, frozen=True):
+    """Say what is in a picture (a data URL)."""
+
+    work_id: str
+    image_url: str
+
+
 class UserAudio(Value, frozen=True):
     """What the user said: a range of the input time line (samples at INPUT_RATE); with `item_id`, what is kept of the
     sound of that item's part `content_index`."""
@@ -175,6 +182,6 @@ class Count(Value, frozen=True):
 
 
 Command = (
-    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | StartGeneration | AdoptDraft
+    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | LookAt | StartGeneration | AdoptDraft
     | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
 )  # fmt: skip

@@ -16,7 +16,11 @@ deadlines. What differs:
 * A client that is behind has its old answer's rest dropped when the next one begins: the model does not wait.
 * `response.create` and `input_audio_buffer.commit` are errors that say why.
 
-Settings are narrowed at the entry: no turn detection, no words of the user, no tools.
+* Where a recogniser works beside the model and the client asked for transcripts, each of the user's items gets its words, as
+  in every session. A model that does not say when the user speaks is told nothing either: voice activity alone (`Overheard`)
+  makes the items, without `speech_started`, which would stop an answer that the model goes on with.
+
+Settings are narrowed at the entry: no turn detection, no tools.
 """
 
 from __future__ import annotations
@@ -42,9 +46,11 @@ from session_server.core.events import (
     InputCommitted,
     ResponseRequested,
     SettingsChanged,
+    SpeechProbability,
     TextGenerated,
     TokenUsage,
 )
+from session_server.core.overheard import Overheard
 from session_server.core.response import Response, plan
 from session_server.core.session import Session
 from session_server.core.settings import (
@@ -75,12 +81,13 @@ class Floor(enum.Enum):
 
 def duplex_settings(settings: SessionSettings) -> SessionSettings:
     """What of the settings holds where the model takes the turns."""
+    words = settings.transcribe and settings.hearing.words
     return replace(
         settings,
         turn_detection=TurnDetection(mode=TurnMode.MANUAL),
-        transcribe=False,
+        transcribe=words,
         tools=(),
-        hearing=Hearing(natively=False, words=False),
+        hearing=Hearing(natively=False, words=words),
     )
 
 
@@ -97,6 +104,7 @@ class DuplexSession(Session):
         self._frames = 0
         self._speech: tuple[str, int] | None = None
         """The user's announced turn: the id of its item, and where it began."""
+        self._overheard = Overheard()
         self._known_epoch = self.epoch
         self._fence = self.epoch
         """Frames of an older epoch are stale."""
@@ -220,7 +228,23 @@ class DuplexSession(Session):
             self._context.emit(AnnounceSpeechStopped(item_id, self._buffer.end_ms))
             self._turns.commit(item_id, start, self._buffer.end, respond=False)
 
+    def _hear_speech(self, event: SpeechProbability) -> None:
+        """Only where the model does not tell of the user's turns."""
+        utterance = self._overheard.heard(event.end_sample, event.probability)
+        if utterance is not None:
+            start, end = utterance
+            start = max(start, self._buffer.start)
+            self._turns.commit(self._context.new_id("item"), start, end, respond=False)
+
     # -- the client
+
+    def handle(self, event: Event, now: int) -> list[Action]:
+        if not isinstance(event, SpeechProbability) or self.state is TurnState.CLOSED:
+            return super().handle(event, now)
+        self._context.now = now
+        self._hear_speech(event)
+        self._reconcile()
+        return self._context.take()
 
     def _route(self, event: Event) -> None:
         match event:
@@ -243,6 +267,7 @@ class DuplexSession(Session):
                 )
             case InputCleared():
                 self._speech = None
+                self._overheard.forget()
                 super()._route(event)
             case _:
                 super()._route(event)
@@ -258,7 +283,7 @@ class DuplexSession(Session):
         if self._answer is not None and self._answer.ended:
             self._answer = None
             self.floor = Floor.MUTED  # somebody stopped it; the model does not know
-        if self._speech is None:
+        if self._speech is None and self._overheard.start is None:
             kept = ms_to_samples(KEPT_INPUT_MS, INPUT_RATE)
             if self._buffer.samples > kept + INPUT_RATE:
                 self._buffer.drop_before(self._buffer.end - kept)

@@ -121,6 +121,13 @@ class TurnJudged(Value, frozen=True):
     probability: float
 
 
+class PictureSeen(Value, frozen=True):
+    """What is in a picture, as a prompt says it."""
+
+    work_id: str
+    text: str
+
+
 class WorkFailed(Value, frozen=True):
     """A recognition or turn-model work item that will never be answered."""
 
@@ -237,7 +244,7 @@ ClientEvent = (
     | ItemRetrieved | ItemTruncated | ResponseRequested | ResponseCancelled | OutputCleared | PlaybackAcked
 )  # fmt: skip
 EngineEvent = (
-    TranscriptReady | TurnJudged | WorkFailed | TextGenerated | ClauseSpoken | AudioGenerated
+    TranscriptReady | TurnJudged | PictureSeen | WorkFailed | TextGenerated | ClauseSpoken | AudioGenerated
     | CallStarted | CallArguments | CallFinished | GenerationFinished | GenerationFailed
 )  # fmt: skip
 Event = (

@@ -48,10 +48,12 @@ class OutputAudioContent:
 
 @dataclass(frozen=True, slots=True)
 class ImageContent:
-    """A picture; `image_url` is a data URL, None once its payload was given up."""
+    """A picture; `image_url` is a data URL, None once its payload was given up. `seen`: what a prompt says of it, None before
+    it was looked at."""
 
     image_url: str | None
     detail: str | None = None
+    seen: str | None = None
 
 
 Content = TextContent | InputAudioContent | OutputAudioContent | ImageContent

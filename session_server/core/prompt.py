@@ -98,4 +98,4 @@ def _text(content: Content) -> str:
         case InputAudioContent() | OutputAudioContent():
             return content.transcript or ""
         case ImageContent():
-            return ""
+            return f"[Picture: {content.seen}]" if content.seen else ""

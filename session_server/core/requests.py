@@ -29,6 +29,7 @@ from session_server.core.events import (
 from session_server.core.input_buffer import InputBuffer
 from session_server.core.items import (
     FunctionCallOutput,
+    ImageContent,
     InputAudioContent,
     Item,
     ItemStatus,
@@ -124,17 +125,22 @@ class Requests:
             item = replace(item, status=ItemStatus.COMPLETED)
         before = conversation.add(item, after)
         context.emit(AnnounceItemAdded(item, before), AnnounceItemDone(item, before))
-        self._hear_item(item)
+        self._take_in(item)
 
-    def _hear_item(self, item: Item) -> None:
-        """Ask for the words of audio that came inside the item without a transcript (none: length 0)."""
-        if isinstance(item, Message) and self._context.settings.hearing.words:
-            for index, part in enumerate(item.content):
-                match part:
-                    case InputAudioContent(transcript=None, end_sample=end) if end > 0:
+    def _take_in(self, item: Item) -> None:
+        """Ask for the words of audio that came inside the item without a transcript (none: length 0), and what its pictures show."""
+        if not isinstance(item, Message):
+            return
+        settings = self._context.settings
+        for index, part in enumerate(item.content):
+            match part:
+                case InputAudioContent(transcript=None, end_sample=end) if end > 0:
+                    if settings.hearing.words:
                         self._works.recognise_inside(item.id, index, end)
-                    case _:
-                        pass
+                case ImageContent(image_url=str(url)) if settings.sees:
+                    self._works.look(item.id, index, url)
+                case _:
+                    pass
 
     def trim(self) -> None:
         """Keep the conversation within its bound; the oldest items leave."""
@@ -145,7 +151,7 @@ class Requests:
         """An item has left the conversation: nothing waits for it, nothing remembers it."""
         self._works.cancel_of(item_id)
         self._responses.spoken.forget(item_id)
-        self._responses.transcript_known(item_id)
+        self._responses.item_known(item_id)
 
     def delete_item(self, event: ItemDeleted) -> None:
         context, item_id = self._context, event.item_id

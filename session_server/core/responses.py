@@ -36,6 +36,7 @@ from session_server.core.events import (
     EngineEvent,
     GenerationFailed,
     GenerationFinished,
+    PictureSeen,
     TextGenerated,
     TranscriptReady,
     TurnJudged,
@@ -50,7 +51,7 @@ from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.turns_to_answer import TurnsToAnswer
-from session_server.core.works import Works
+from session_server.core.works import WorkKind, Works
 from session_server.media import samples_to_ms
 
 DEFAULT_LANE = "default"
@@ -115,10 +116,9 @@ class Responses:
         elif self._turns.are_empty(response.id):
             self._end(response, "completed")
         else:
-            if wanted.input_items is None and not self._context.settings.hearing.natively:
-                pending = self._works.pending_transcripts()  # of open speech, too: no context
-                items = self._context.conversation
-                response.waiting_for = {item_id for item_id in pending if item_id in items}
+            if wanted.input_items is None:
+                items = self._context.conversation  # speech that goes on is no item yet
+                response.waiting_for = {i for i in self._awaited() if i in items}
             if not response.waiting_for:
                 self.start(response)
 
@@ -212,20 +212,26 @@ class Responses:
         bound, natively = self._context.params.prompt_items, self._context.settings.hearing.natively
         return prompt_messages(items, bound, heard, natively)
 
-    def transcript_known(self, item_id: str) -> None:
-        """A transcript came, or its item is gone: start what waited for it, or end what has no words to answer."""
-        for response in list(self.live.values()):
-            if item_id in response.waiting_for:
-                response.waiting_for.discard(item_id)
-                if self._turns.are_empty(response.id):
-                    self._end(response, "completed")
-                elif not response.waiting_for:
-                    self.start(response)
+    def _awaited(self) -> set[str]:
+        """Items of which a prompt still lacks something."""
+        pictures, words = WorkKind.PICTURE, WorkKind.TRANSCRIPT
+        natively = self._context.settings.hearing.natively
+        return self._works.pending(pictures) if natively else self._works.pending(pictures, words)
+
+    def item_known(self, item_id: str) -> None:
+        """What was awaited of an item came, or it is gone: start what waited for it, or end what has no words to answer."""
+        if item_id in self._awaited():
+            return
+        for response in [r for r in self.live.values() if item_id in r.waiting_for]:
+            response.waiting_for.discard(item_id)
+            if self._turns.are_empty(response.id):
+                self._end(response, "completed")
+            elif not response.waiting_for:
+                self.start(response)
 
     def transcript_failed(self, item_id: str, message: str) -> None:
-        for response in list(self.live.values()):
-            if item_id in response.waiting_for:
-                self.fail(response, "server_error", message)
+        for response in [r for r in self.live.values() if item_id in r.waiting_for]:
+            self.fail(response, "server_error", message)
 
     # -- what the engine brings
 
@@ -263,7 +269,7 @@ class Responses:
                 self._generation_over(response, event)
             case GenerationFailed():
                 self.fail(response, event.code, event.message)
-            case TranscriptReady() | TurnJudged() | WorkFailed():
+            case TranscriptReady() | TurnJudged() | PictureSeen() | WorkFailed():
                 pass
 
     def _add_audio(self, response: Response, event: AudioGenerated) -> None:

@@ -35,6 +35,7 @@ from session_server.core.actions import (
     CloseConnection,
     RaiseFence,
 )
+from session_server.core.answered_works import AnsweredWorks
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 from session_server.core.events import (
@@ -57,6 +58,7 @@ from session_server.core.events import (
     ItemRetrieved,
     ItemTruncated,
     OutputCleared,
+    PictureSeen,
     PlaybackAcked,
     ResponseCancelled,
     ResponseRequested,
@@ -77,7 +79,7 @@ from session_server.core.settings import CoreParams, SessionSettings, TurnMode
 from session_server.core.truncation import Truncation
 from session_server.core.turn_taking import WITH_ANSWER, TurnEvent, TurnState, TurnTaking
 from session_server.core.user_turns import UserTurns
-from session_server.core.works import Work, WorkKind, Works
+from session_server.core.works import Works
 from session_server.ids import NewId
 from session_server.media import PlaybackSnapshot
 
@@ -100,6 +102,9 @@ class Session:
         self._listening = Listening(
             context, self._turn, self._works, self._responses, self._buffer, self._turns
         )
+        self._answers = AnsweredWorks(
+            context, self._works, self._responses, self._turns, self._listening
+        )
         self._truncation = Truncation(context, self._responses)
         self._requests = Requests(
             context, self._works, self._responses, self._buffer, self._turns, self._listening,
@@ -112,7 +117,7 @@ class Session:
         self._timers: dict[Timer, Callable[[str], None]] = {
             Timer.EXPIRY: self._expire,
             Timer.IDLE: self._idle_timeout,
-            Timer.WORK: self._work_is_late,
+            Timer.WORK: self._answers.late,
             Timer.INPUT_GAP: lambda _: self._listening.input_stalled(),
             Timer.PACE: self._pace,
             Timer.REPORT: self._report,
@@ -212,8 +217,8 @@ class Session:
                 self._requests.cancel_response(event)
             case OutputCleared():
                 self._requests.clear_output(event)
-            case TranscriptReady() | TurnJudged() | WorkFailed():
-                self._work_answered(event)
+            case TranscriptReady() | TurnJudged() | PictureSeen() | WorkFailed():
+                self._answers.answered(event)
             case Disconnected():
                 self._close()
             case DrainStarted():
@@ -241,30 +246,6 @@ class Session:
             self._context.error("invalid_event", message, "type", event.event_id)
         else:
             self._truncation.acknowledge(event)
-
-    def _work_answered(self, event: TranscriptReady | TurnJudged | WorkFailed) -> None:
-        work = self._works.take(event.work_id)
-        if work is None:
-            return
-        match event:
-            case TranscriptReady(text=text) if work.kind is WorkKind.TRANSCRIPT:
-                self._turns.transcribed(work, text.strip())
-                self._listening.words_came()
-            case TranscriptReady(text=text):
-                self._listening.probe_answered(work, text)
-            case TurnJudged(probability=probability):
-                self._listening.judged(work, probability)
-            case WorkFailed(code=code, message=message):
-                self._work_failed(work, code, message)
-
-    def _work_failed(self, work: Work, code: str, message: str) -> None:
-        match work.kind:
-            case WorkKind.TRANSCRIPT:
-                self._turns.recognition_failed(work, code, message)
-            case WorkKind.PROBE:
-                self._listening.probe_answered(work, "")
-            case WorkKind.JUDGEMENT:
-                self._listening.judged(work, None)
 
     # -- after every event
 
@@ -319,12 +300,6 @@ class Session:
         self._turns.add_item(item, committed=True)
         self._buffer.drop_before(end)
         self._responses.create_for_turn(context.now)
-
-    def _work_is_late(self, work_id: str) -> None:
-        work = self._works.late(work_id)
-        if work is not None:
-            self._context.count("stuck_sessions", work.kind.value)
-            self._work_failed(work, "server_error", f"The {work.kind.value} took too long.")
 
     def _pace(self, response_id: str) -> None:
         response = self._responses.live.get(response_id)

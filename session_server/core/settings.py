@@ -91,6 +91,8 @@ class SessionSettings:
     """The transport plays the audio itself, in real time (WebRTC), and tells of every piece that has left."""
     hearing: Hearing = Hearing()
     """Not the client's choice either: the model graph's."""
+    sees: bool = False
+    """There is a stage that says what is in a picture. Not the client's choice either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class CoreParams:
     input_gap_ms: int = 1500
     recognition_ms: int = 10_000
     turn_model_ms: int = 1_000
+    looking_ms: int = 5_000
+    """Longest wait for what is in a picture; then the answer begins without."""
     first_output_ms: int = 30_000
     output_gap_ms: int = 15_000
     response_ms: int = 600_000

@@ -36,7 +36,7 @@ from session_server.core.prompt import user_message
 from session_server.core.response import Phase, Response, plan
 from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
-from session_server.core.works import Work, Works
+from session_server.core.works import Work, WorkKind, Works
 from session_server.media import INPUT_RATE, NS_PER_S
 
 MAX_DRAFT_EVENTS = 2_000
@@ -102,6 +102,8 @@ class UserTurns:
         ahead, context = self.ahead, self._context
         if ahead is None or ahead.draft is not None or ahead.dropped:
             return
+        if self._works.pending(WorkKind.PICTURE):  # the answer will begin when it is known
+            return
         natively = context.settings.hearing.natively
         if not ahead.text and (ahead.text is not None or not natively):
             return
@@ -131,6 +133,7 @@ class UserTurns:
         if ahead is None or ahead.draft is None:
             return
         changed = ahead.version != self._context.conversation.version
+        changed = changed or bool(self._works.pending(WorkKind.PICTURE))
         if changed or ahead.settings is not self._context.settings:
             self._drop_draft(ahead)
 
@@ -186,7 +189,7 @@ class UserTurns:
         self._remember(work, text)
         if work.item_id in self._context.conversation:
             self._announce_words(work.item_id, work.content_index, text, work.end - work.start)
-        self._responses.transcript_known(work.item_id)
+        self._responses.item_known(work.item_id)
 
     def recognition_failed(self, work: Work, code: str, message: str) -> None:
         ahead = self.ahead

@@ -1,4 +1,4 @@
-"""Questions to the engine host that are still open: transcripts, probes of an interruption, turn judgements.
+"""Questions to the engine host that are still open: transcripts, probes of an interruption, turn judgements, pictures.
 
 Invariants: every open work item has a deadline; each is answered, failed, cancelled or timed out exactly once; an
 answer to an unknown id is ignored (it raced with its cancellation).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from session_server.core.actions import CancelWork, JudgeTurn, Recognise
+from session_server.core.actions import CancelWork, JudgeTurn, LookAt, Recognise
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 
@@ -20,11 +20,13 @@ class WorkKind(enum.Enum):
     PROBE = "probe"
     """The words so far of speech that goes on."""
     JUDGEMENT = "judgement"
+    PICTURE = "picture"
+    """What is in a picture of an item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`item_id`: the item (or the id reserved for it) that the answer is about. Range: input samples."""
+    """`item_id`: the item (or the id reserved for it) that the answer is about. Range: input samples, of sound."""
 
     id: str
     kind: WorkKind
@@ -62,6 +64,13 @@ class Works:
         self._context.emit(JudgeTurn(work.id, start, end))
         return work
 
+    def look(self, item_id: str, content_index: int, image_url: str) -> Work:
+        """Ask what is in a picture of an item."""
+        limit = self._context.params.looking_ms
+        work = self._begin(WorkKind.PICTURE, item_id, content_index, 0, 0, limit)
+        self._context.emit(LookAt(work.id, image_url))
+        return work
+
     def _begin(
         self, kind: WorkKind, item_id: str, index: int, start: int, end: int, limit_ms: int
     ) -> Work:
@@ -95,6 +104,6 @@ class Works:
         for work_id in list(self._open):
             self.cancel(work_id)
 
-    def pending_transcripts(self) -> set[str]:
-        """Ids of the items whose transcripts are awaited."""
-        return {w.item_id for w in self._open.values() if w.kind is WorkKind.TRANSCRIPT}
+    def pending(self, *kinds: WorkKind) -> set[str]:
+        """Ids of the items of which something of these kinds is awaited."""
+        return {work.item_id for work in self._open.values() if work.kind in kinds}

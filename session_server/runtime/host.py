@@ -30,6 +30,7 @@ from session_server.runtime.messages import (
     Frontier,
     Generate,
     JudgeTurn,
+    LookAt,
     OpenSession,
     Recognise,
     SessionOpened,
@@ -216,6 +217,8 @@ class EngineHost:
                 self._recognition.recognise(message, now)
             case JudgeTurn():
                 self._recognition.judge(message, now)
+            case LookAt():
+                self._recognition.look(message, now)
             case CancelWork():
                 self._recognition.cancel(message.session, message.work_id)
             case Generate():

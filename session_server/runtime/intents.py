@@ -41,6 +41,7 @@ def core_settings(
     voices: session_config.Voices,
     server_plays: bool = False,
     hearing: settings.Hearing = settings.Hearing(),  # noqa: B008 - a frozen value
+    sees: bool = False,
 ) -> settings.SessionSettings:
     """The part of the effective session that the core acts on."""
     playback = config.extensions.playback
@@ -61,6 +62,7 @@ def core_settings(
         ),
         server_plays=server_plays,
         hearing=hearing,
+        sees=sees,
     )
 
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.base import JobKey, PictureJob, SteppedEngine, StepRequest, VisualEvidence
+from engines.base import (
+    JobKey,
+    PictureJob,
+    SteppedEngine,
+    StepRequest,
+    UnseenPicture,
+    VisualEvidence,
+)
 from engines.model_store import ModelStore
 from engines.registry import factory
 from session_server.errors import ConfigError, EngineFault, ModelsMissing
@@ -57,6 +64,8 @@ def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> Lo
     cpu_ms = 1e3 * (time.process_time() - begun)
     if result.error is not None:
         return Look(path, None, result.error, cpu_ms)
+    if isinstance(result.output, UnseenPicture):
+        return Look(path, None, result.output.reason, cpu_ms)
     if not isinstance(result.output, VisualEvidence):
         raise EngineFault(f"{_ENGINE} gave no evidence")
     return Look(path, result.output, None, cpu_ms)

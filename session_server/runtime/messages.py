@@ -43,6 +43,14 @@ class JudgeTurn(Message, frozen=True, tag=True):
     due_ns: int
 
 
+class LookAt(Message, frozen=True, tag=True):
+    """`picture`: JPEG, PNG, WebP or GIF. `due_ns`: when the answer is needed."""
+
+    work_id: str
+    picture: bytes
+    due_ns: int
+
+
 class CancelWork(Message, frozen=True, tag=True):
     work_id: str
 
@@ -152,6 +160,13 @@ class TurnJudged(Message, frozen=True, tag=True):
     probability: float
 
 
+class PictureSeen(Message, frozen=True, tag=True):
+    """What is in a picture, as a prompt says it."""
+
+    work_id: str
+    text: str
+
+
 class WorkFailed(Message, frozen=True, tag=True):
     work_id: str
     code: str
@@ -248,10 +263,10 @@ class DuplexLost(Message, frozen=True, tag=True):
 
 
 ToHost = (
-    OpenSession | CloseSession | Recognise | JudgeTurn | CancelWork | Generate | Warm | UserSpeaks
+    OpenSession | CloseSession | Recognise | JudgeTurn | LookAt | CancelWork | Generate | Warm | UserSpeaks
     | AdoptDraft | CancelResponse | Fence | Frontier
 )  # fmt: skip
 ToSession = (
-    SessionOpened | SessionRefused | RecognitionDone | TurnJudged | WorkFailed | TextChunk | Clause | Chunk
-    | CallStarted | CallArguments | CallFinished | Finished | Failed | DuplexFrame | DuplexLost
+    SessionOpened | SessionRefused | RecognitionDone | TurnJudged | PictureSeen | WorkFailed | TextChunk | Clause
+    | Chunk | CallStarted | CallArguments | CallFinished | Finished | Failed | DuplexFrame | DuplexLost
 )  # fmt: skip

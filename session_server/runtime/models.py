@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engines.base import Stage
 from engines.model_fetch import fetch
 from engines.model_files import VISION_PACKAGES, VISION_RECIPES
 from engines.model_progress import Phase, Progress, silent
@@ -11,7 +12,9 @@ from session_server.config import Config
 from session_server.errors import ModelsMissing
 from session_server.runtime.server import model_store
 
-__all__ = ["ModelEntry", "Phase", "Progress", "fetch_models", "missing_models", "model_store"]
+__all__ = [
+    "ModelEntry", "Phase", "Progress", "fetch_models", "looks_at_pictures", "missing_models", "model_store",
+]  # fmt: skip
 
 
 def needs_models(config: Config) -> bool:
@@ -25,9 +28,17 @@ def needs_models(config: Config) -> bool:
     )
 
 
+def looks_at_pictures(config: Config) -> bool:
+    """Whether this graph reads the files that vision needs."""
+    spec = config.graph.stage(Stage.VISION)
+    return spec is not None and spec.engine.startswith("cpu.")
+
+
 def missing_models(config: Config) -> list[str]:
     """Names of needed files that are not in the cache."""
-    return model_store(config).missing() if needs_models(config) else []
+    store = model_store(config)
+    missing = store.missing() if needs_models(config) else []
+    return missing + store.missing_for_vision() if looks_at_pictures(config) else missing
 
 
 def require_models(config: Config) -> None:
@@ -36,8 +47,9 @@ def require_models(config: Config) -> None:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         store = model_store(config)
+        flag = " --vision" if looks_at_pictures(config) else ""
         raise ModelsMissing(
-            f"model file {missing[0]}{more} not in {store.root}: run `session-server models fetch`"
+            f"model file {missing[0]}{more} not in {store.root}: run `session-server models fetch{flag}`"
         )
 
 

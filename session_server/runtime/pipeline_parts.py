@@ -22,6 +22,7 @@ from session_server.scheduler.params import SchedulerParams
 SPEECH_STAGES = (Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 _PRIOR_NS = {
     Stage.ASR: 100 * NS_PER_MS,
+    Stage.VISION: 300 * NS_PER_MS,
     Stage.TURN: 60 * NS_PER_MS,
     Stage.THINKER: 15 * NS_PER_MS,
     Stage.TALKER: 10 * NS_PER_MS,

@@ -1,4 +1,4 @@
-"""Recognition and turn judgement as scheduled work: one item each, with the instant when the answer is needed.
+"""Recognition, turn judgement and looking at pictures as scheduled work: one item each, with the instant when the answer is needed.
 
 Owns the work items that are under way. Every one gets exactly one answer (a result or WorkFailed), unless it was
 cancelled. Under load partial recognitions go first: a newer recognition of the same session takes the place of a
@@ -10,10 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engines.base import JobKey, Stage, StepResult, Transcript, TurnJudgement, UtteranceJob
+from engines.base import (
+    JobKey,
+    PictureJob,
+    Stage,
+    StepResult,
+    Transcript,
+    TurnJudgement,
+    UnseenPicture,
+    UtteranceJob,
+    VisualEvidence,
+)
 from session_server.media import NS_PER_S
+from session_server.runtime.evidence_text import described
 from session_server.runtime.messages import (
     JudgeTurn,
+    LookAt,
+    PictureSeen,
     Recognise,
     RecognitionDone,
     ToSession,
@@ -57,6 +70,10 @@ class RecognitionLane:
         job = UtteranceJob(request.pcm)
         self._add(Stage.TURN, request.session, request.work_id, job, False, request.due_ns, now)
 
+    def look(self, request: LookAt, now: int) -> None:
+        job = PictureJob(request.picture)
+        self._add(Stage.VISION, request.session, request.work_id, job, False, request.due_ns, now)
+
     def cancel(self, session: str, work_id: str) -> None:
         """Nobody wants this answer any more. Idempotent."""
         work = self._take(session, work_id)
@@ -87,7 +104,7 @@ class RecognitionLane:
         stage: Stage,
         session: str,
         work_id: str,
-        job: UtteranceJob,
+        job: UtteranceJob | PictureJob,
         partial: bool,
         due_ns: int,
         now: int,
@@ -101,7 +118,9 @@ class RecognitionLane:
         if work_id in works:  # ids are never reused: it was said twice
             return
         if len(works) >= self._stages.params.max_work_per_session:
-            self._answer_failed(work, "overloaded", "too many recognitions of this session wait")
+            self._answer_failed(
+                work, "overloaded", "too much of this session waits to be recognised"
+            )
             return
         self._works.setdefault(session, works)[work_id] = work
         kind = Kind.PARTIAL if partial else Kind.FINAL
@@ -121,6 +140,11 @@ class RecognitionLane:
                 self._settle(work, RecognitionDone(work.key.session, work.key.work, text), now)
             case TurnJudgement(probability):
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
+            case VisualEvidence() as evidence:
+                seen = PictureSeen(work.key.session, work.key.work, described(evidence))
+                self._settle(work, seen, now)
+            case UnseenPicture(reason):
+                self._fail(work, "invalid_value", reason)
             case _ if result.finished:
                 self._fail(work, "server_error", f"the {stage.value} engine gave no answer")
             case _:

@@ -5,6 +5,8 @@ Only spelling: no state, no decisions. Input audio is fetched here because the c
 
 from __future__ import annotations
 
+import binascii
+
 from session_server.core import actions, events
 from session_server.core.settings import Modality, Tool
 from session_server.media import NS_PER_MS, WordSpan
@@ -15,6 +17,7 @@ from session_server.transports.base import AudioSent
 HostCommand = (
     actions.Recognise
     | actions.JudgeTurn
+    | actions.LookAt
     | actions.StartGeneration
     | actions.WarmPrefix
     | actions.AdoptDraft
@@ -27,6 +30,7 @@ HostCommand = (
 PARTIAL_DUE_MS = 400
 FINAL_DUE_MS = 150
 JUDGEMENT_DUE_MS = 150
+PICTURE_DUE_MS = 500
 
 
 def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> messages.ToHost:
@@ -46,6 +50,9 @@ def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> 
         case actions.JudgeTurn(work_id, start, end):
             due = now + JUDGEMENT_DUE_MS * NS_PER_MS
             return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)
+        case actions.LookAt(work_id, image_url):
+            picture = binascii.a2b_base64(image_url.partition(",")[2])
+            return messages.LookAt(session, work_id, picture, now + PICTURE_DUE_MS * NS_PER_MS)
         case actions.CancelWork(work_id):
             return messages.CancelWork(session, work_id)
         case actions.StartGeneration():
@@ -129,6 +136,8 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
             return events.TranscriptReady(message.work_id, message.text)
         case messages.TurnJudged():
             return events.TurnJudged(message.work_id, message.probability)
+        case messages.PictureSeen():
+            return events.PictureSeen(message.work_id, message.text)
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)
         case messages.Clause():

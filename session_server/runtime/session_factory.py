@@ -63,6 +63,7 @@ class SessionFactory:
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
             recorder=recorder,
             hearing=hearing_of(config.graph),
+            sees=config.graph.stage(Stage.VISION) is not None,
         )
 
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:

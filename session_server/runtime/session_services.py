@@ -30,3 +30,4 @@ class SessionServices:
     make_echo_guard: Callable[[], EchoGuard | None]
     recorder: Recorder | None = None
     hearing: Hearing = field(default_factory=Hearing)
+    sees: bool = False

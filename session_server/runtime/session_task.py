@@ -268,8 +268,8 @@ class SessionTask:
 
     def _settings(self, config: SessionConfig) -> SessionSettings:
         services = self._services
-        voices = services.rules.voices
-        return intents.core_settings(config, voices, self._server_plays, services.hearing)
+        voices, hearing, sees = services.rules.voices, services.hearing, services.sees
+        return intents.core_settings(config, voices, self._server_plays, hearing, sees)
 
     def _request(self, response: JsonObject, event_id: str | None) -> None:
         rules = self._services.rules
@@ -322,8 +322,8 @@ class SessionTask:
             case actions.Count(name, label, value):
                 self._services.metrics.count(name, label, value)
             case (
-                actions.Recognise() | actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
-                | actions.AdoptDraft() | actions.CancelGeneration() | actions.RaiseFence()
+                actions.Recognise() | actions.JudgeTurn() | actions.LookAt() | actions.StartGeneration()
+                | actions.WarmPrefix() | actions.AdoptDraft() | actions.CancelGeneration() | actions.RaiseFence()
                 | actions.CancelWork() | actions.ReportFrontier()
             ):  # fmt: skip
                 self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))

@@ -15,6 +15,7 @@ from session_server.core import actions as a, events as e
 from session_server.core.deadlines import Timer
 from session_server.core.items import (
     FunctionCallOutput,
+    ImageContent,
     InputAudioContent,
     ItemStatus,
     Message,
@@ -66,6 +67,7 @@ def all_settings() -> st.SearchStrategy[SessionSettings]:
         transcribe=st.booleans(),
         playback=st.sampled_from([None, PlaybackExtension()]),
         server_plays=st.sampled_from([False, False, True]),
+        sees=st.booleans(),
     )
 
 
@@ -91,7 +93,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer = Observer()
         self.input_end = 0
         self.outbox: list[a.SendAudio] = []
-        self.works: list[a.Recognise | a.JudgeTurn] = []
+        self.works: list[a.Recognise | a.JudgeTurn | a.LookAt] = []
         self.asked: dict[str, a.StartGeneration] = {}
         self.generated: dict[str, int] = {}
         self.said: dict[str, list[WordSpan]] = {}
@@ -118,7 +120,7 @@ class SessionMachine(RuleBasedStateMachine):
                 case a.HoldAudio() | a.ReleaseAudio():
                     assert self.settings.server_plays
                     self.held = isinstance(action, a.HoldAudio)
-                case a.Recognise() | a.JudgeTurn():
+                case a.Recognise() | a.JudgeTurn() | a.LookAt():
                     self.works.append(action)
                 case a.StartGeneration():
                     self.asked[action.response_id] = action
@@ -262,6 +264,8 @@ class SessionMachine(RuleBasedStateMachine):
         work = self.works.pop(which % len(self.works))
         if fails:
             self.feed(e.WorkFailed(work.work_id, "server_error", "broken"))
+        elif isinstance(work, a.LookAt):
+            self.feed(e.PictureSeen(work.work_id, "1 cat"))
         elif isinstance(work, a.Recognise):
             self.feed(e.TranscriptReady(work.work_id, text))
         else:
@@ -428,6 +432,12 @@ class SessionMachine(RuleBasedStateMachine):
     def create_audio_item(self) -> None:
         content = InputAudioContent(0, 16_000, None, appended=False)
         item = Message("", Role.USER, ItemStatus.COMPLETED, (content,))
+        self.client(e.ItemCreated(item, None, "ev"), a.AnnounceItemDone)
+
+    @rule(pictures=st.integers(1, 2))
+    def create_picture_item(self, pictures: int) -> None:
+        content = (ImageContent("data:image/png;base64,AAAA"),) * pictures
+        item = Message("", Role.USER, ItemStatus.COMPLETED, (TextContent("look"), *content))
         self.client(e.ItemCreated(item, None, "ev"), a.AnnounceItemDone)
 
     @rule(known=st.booleans(), index=st.integers(0, 9))

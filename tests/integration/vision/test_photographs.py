@@ -61,6 +61,6 @@ def test_a_file_that_is_no_picture_does_not_end_the_others(tmp_path: Path) -> No
     bad = tmp_path / "notes.txt"
     bad.write_text("no picture")
     found = list(looks(ModelStore(), [bad, tmp_path / "absent.png", photograph], read=False))
-    assert found[0].error == "the picture is no whole JPEG, PNG, WEBP, GIF picture"
+    assert found[0].error == "The picture is no whole JPEG, PNG, WEBP, GIF picture."
     assert found[1].error == "No such file or directory"
     assert found[2].error is None

@@ -1,5 +1,6 @@
 """Every stepped engine keeps the contract of `engines.base`: simulated ones always, real ones where models are."""
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 from engines.base import (
     ChatMessage,
     ClauseJob,
     FunctionSpec,
     Pcm,
+    PictureJob,
     Spectra,
     Speech,
     SpeechJob,
@@ -25,6 +28,7 @@ from engines.base import (
     Transcript,
     TurnJudgement,
     UtteranceJob,
+    VisualEvidence,
 )
 from engines.conformance.stepped_checks import (
     CHECKS,
@@ -39,11 +43,10 @@ from session_server.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.unit
 
-SIM: Mapping[Stage, str] = {
-    stage: f"sim.{stage.value}" for stage in Stage if stage is not Stage.VISION
-}
+SIM: Mapping[Stage, str] = {stage: f"sim.{stage.value}" for stage in Stage}
 REAL = {
     Stage.ASR: "cpu.moonshine",
+    Stage.VISION: "cpu.picture_detector",
     Stage.THINKER: "cpu.smollm2",
     Stage.TALKER: "cpu.hibari_talker",
     Stage.CODEC: "cpu.hibari_codec",
@@ -60,6 +63,7 @@ SPEECH = (Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 FED = {Stage.CODEC, Stage.VOCODER}
 OUTPUT = {
     Stage.ASR: Transcript,
+    Stage.VISION: VisualEvidence,
     Stage.TURN: TurnJudgement,
     Stage.THINKER: TokenOutput,
     Stage.TALKER: Speech,
@@ -95,6 +99,8 @@ class Kit:
             return ClauseJob(CLAUSES[n % 3], "heart")
         if stage in FED:
             return SpeechJob("heart")
+        if stage is Stage.VISION:
+            return PictureJob(picture(n % 3))
         tone = 8000 * np.sin(np.arange(16000) * 0.2 * (1 + n % 3))
         return UtteranceJob(tone.astype("<i2").tobytes())
 
@@ -125,6 +131,15 @@ class Kit:
 
     def results(self, stage: Stage, n: int, max_units: int) -> list[StepResult]:
         return self.tools(stage).run(self.engine(stage), n, max_units)
+
+
+def picture(n: int) -> bytes:
+    """A bright disc on a dark ground, farther right for a larger `n`."""
+    image = Image.new("RGB", (160, 120), "navy")
+    ImageDraw.Draw(image).ellipse((20 + 30 * n, 30, 80 + 30 * n, 90), "yellow")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
 
 
 def same(one: object, other: object) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from engines.base import JobKey, PictureJob, StepRequest, StepResult, VisualEvidence
+from engines.base import JobKey, PictureJob, StepRequest, StepResult, UnseenPicture, VisualEvidence
 from engines.model_store import ModelStore
 from engines.vision.detector import PictureDetector, create
 
@@ -72,13 +72,11 @@ def test_text_is_not_read_unless_asked(engine: PictureDetector) -> None:
 
 
 def test_the_same_bytes_are_looked_at_once_whoever_sends_them(engine: PictureDetector) -> None:
-    first = step(engine, JobKey("one", "a"), sign("TWICE", 31)).output
-    again = step(engine, JobKey("another", "b"), sign("TWICE", 31)).output
-    assert isinstance(first, VisualEvidence)
-    assert isinstance(again, VisualEvidence)
-    assert (first.cached, again.cached) == (False, True)
-    assert first.objects == again.objects
-    assert first.texts == again.texts
+    first = step(engine, JobKey("one", "a"), sign("TWICE", 31))
+    again = step(engine, JobKey("another", "b"), sign("TWICE", 31))
+    assert isinstance(first.output, VisualEvidence)
+    assert first.output == again.output
+    assert (first.units, again.units) == (1, 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -88,8 +86,9 @@ def test_what_is_remembered_is_bounded() -> None:
     engine = create({"remembered": 2}, store)
     engine.load()
     for red in (0, 60, 120, 0):
-        seen = looked_at(engine, encoded(Image.new("RGB", (64, 64), (red, 0, 0))), read=False)
-    assert not seen.cached
+        picture = encoded(Image.new("RGB", (64, 64), (red, 0, 0)))
+        result = step(engine, JobKey("session", str(red)), picture, read=False)
+    assert result.units == 1, "the first picture was forgotten"
 
 
 @pytest.mark.parametrize("level", [0, 8, 128])
@@ -104,7 +103,7 @@ def test_a_broken_picture_fails_alone(engine: PictureDetector) -> None:
     engine.start(keys[1], PictureJob(sign("OPEN", 1), False))
     broken, whole = engine.step([StepRequest(key, 1) for key in keys])
     assert broken.finished
-    assert broken.error == "the picture is no whole JPEG, PNG, WEBP, GIF picture"
+    assert broken.output == UnseenPicture("The picture is no whole JPEG, PNG, WEBP, GIF picture.")
     assert whole.error is None
     assert isinstance(whole.output, VisualEvidence)
     assert engine.step([StepRequest(keys[0], 1)])[0].finished
