@@ -52,6 +52,16 @@ class JobKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkShape:
+    """How a vocoder makes chunks: of a multiple of `units`, once `ahead` more units are there behind them, both but for the end of
+    the input; in `steps` steps, the first of which says how many units it takes by `max_units`, and the last gives them."""
+
+    units: int = 1
+    ahead: int = 0
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What an engine can do.
 
@@ -74,6 +84,8 @@ class Capabilities:
     can_export: bool = False
     can_fork: bool = False
     can_rollback: bool = False
+    chunk: ChunkShape = ChunkShape()
+    """A vocoder's."""
     streams_text: bool = False
     hears: bool = False
     token_bytes: int = 0

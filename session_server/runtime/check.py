@@ -105,10 +105,14 @@ def _engines(config: Config) -> list[Finding]:
     """A finding for each thing that an engine of the graph lacks."""
     store = model_store(config)
     return [
-        Finding(f"{spec.stage.value} ({spec.engine})", False, line, "docs/big_engines.md")
+        Finding(f"{spec.stage.value} ({spec.engine})", False, line, _page_of(spec.engine))
         for spec in config.graph.stages
         for line in missing_for(spec.engine, spec.engine_options, store)
     ]
+
+
+def _page_of(engine: str) -> str:
+    return "docs/omni.md" if engine.startswith("omni.") else "docs/big_engines.md"
 
 
 def _port(config: Config) -> Finding:

@@ -1,4 +1,5 @@
-"""Whether the engines of a graph fit together, which only loaded engines can tell: who hears, and who makes frames."""
+"""Whether the engines of a graph fit together, which only loaded engines can tell: who hears, who makes frames, and how many frames
+a chunk takes."""
 
 from __future__ import annotations
 
@@ -25,3 +26,10 @@ def require_fit(graph: Graph, able: Mapping[Stage, Capabilities | None]) -> None
         )
     if not talker.streams_text and not has_codec:
         raise ConfigError(f"graph.stages.codec: this stage is missing; {spec.engine} needs it")
+    vocoder = able.get(Stage.VOCODER)
+    if talker.streams_text and vocoder is not None:
+        needed = vocoder.chunk.units + vocoder.chunk.ahead
+        if graph.capacity(Stage.TALKER, Stage.VOCODER) < needed:
+            raise ConfigError(
+                f"graph.edges: talker -> vocoder: capacity must be at least {needed}, which the smallest chunk takes"
+            )

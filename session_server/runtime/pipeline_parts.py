@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engines.base import Stage
+from engines.base import ChunkShape, Stage
 from engines.graph import Graph
 from session_server.clock import Clock
 from session_server.media import NS_PER_MS, NS_PER_S
@@ -50,7 +50,7 @@ class StepEstimates:
         self._observations = self._version = 0
 
     def ns(self, audio_ns: int) -> int:
-        """A step of `audio_ns` of audio; of one unit where steps are not sized by audio."""
+        """A step of `audio_ns` of audio, or all steps of a chunk of that; of one unit where steps are not sized by audio."""
         if self._costs.observations != self._observations:
             self._observations = self._costs.observations
             version = self._costs.version(self._name)
@@ -61,8 +61,8 @@ class StepEstimates:
         if known is None:
             units = max(1, audio_ns // unit_ns(self._runner)) if self._sized else 1
             batch = self._runner.last_batch
-            known = self._costs.p90_ns(self._name, batch, units, self._prior_ns)
-            self._known[audio_ns] = known
+            step_ns = self._costs.p90_ns(self._name, batch, units, self._prior_ns)
+            known = self._known[audio_ns] = step_ns * chunk_shape(self._runner).steps
         return known
 
 
@@ -133,6 +133,12 @@ def unit_ns(runner: Runner) -> int:
 
 class Outlet(Protocol):
     """Where a pipeline's messages go; nothing passes once the response is over."""
+def chunk_shape(runner: Runner) -> ChunkShape:
+    """How this stage makes chunks."""
+    capabilities = runner.capabilities
+    return ChunkShape() if capabilities is None else capabilities.chunk
+
+
 
     def emit(self, message: ToSession) -> None: ...
 

@@ -4,6 +4,9 @@ The counterpart of `speech_path` for autoregressive talkers (`streams_text`): on
 clauses, no codec stage. The talker makes a frame a step as long as it has text; frames gather at the vocoder until a
 chunk of the size that the chunk rule wants is there, or the answer has ended. Positions are samples of the stream.
 
+A vocoder may make a chunk in several steps, want a multiple of so many frames, or some behind the chunk (`ChunkShape`): a chunk waits
+for all of that, and once begun is made without a pause.
+
 A chunk that waits for more frames is looked at again when the time for making them is used up: while the talker serves
 others, or one of its steps is long, the listener's lead runs down all the same, and what there is has to go.
 
@@ -27,7 +30,7 @@ from engines.base import (
 from engines.clauses import ClauseText
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.job_table import JobOwner
-from session_server.runtime.pipeline_parts import Stages, unit_ns
+from session_server.runtime.pipeline_parts import Stages, chunk_shape, unit_ns
 from session_server.runtime.runaway import RunawayGuard
 from session_server.runtime.speech_path import ChunkSink
 from session_server.runtime.timers import Timer
@@ -90,8 +93,10 @@ class StreamedSpeechPath:
         self._vocoder_steps = stages.estimates.steps[Stage.VOCODER]
         self._transport_ns = stages.params.transport_ns
         self._unit_ns = unit_ns(self._talker)
-        self._most = max(1, int(stages.params.chunk_ladder_s[-1] * NS_PER_S) // self._unit_ns)
-        self._smallest = max(1, stages.chunks.smallest_ns // self._unit_ns)
+        self._shape = chunk_shape(self._vocoder)
+        largest_ns = int(stages.params.chunk_ladder_s[-1] * NS_PER_S)
+        self._most = self._whole(largest_ns // self._unit_ns)
+        self._smallest = self._whole(stages.chunks.smallest_ns // self._unit_ns)
         self._guard = RunawayGuard(stages.params, playhead.rate, speed)
         self._pieces: deque[tuple[int, int]] = deque()
         self._chars_waiting = 0
@@ -102,6 +107,8 @@ class StreamedSpeechPath:
         self._gathered = 0
         self._look_ns = self._rings_ns = 0
         self._timer: Timer | None = None
+        self._offered = self._making = 0
+        """Frames that the vocoder may take; of those, the ones of a chunk that it has begun."""
         self._ready_ns = 0
         self._finished = False
         self._ended = False
@@ -187,20 +194,13 @@ class StreamedSpeechPath:
     def _offer_vocoder(self, now: int) -> None:
         if self._finished or self._vocoder.in_step(self._key):
             return
-        size = self._smallest
-        if self._talked or self._gathered >= size:
-            size = min(self._chunk_units(now), self.frames.capacity)
-        if self._gathered < size and not self._talked:
-            if self._vocoder.is_waiting(self._key):
-                self._vocoder.hold(self._key)
-            if self._gathered >= self._smallest and self._playhead.generated:
-                self._wait_for_frames(now)
+        size = self._making or self._next_size(now)
+        if not size:
             return
-        most = size if self._stages.chunks.fixed else self._most
         step = Step(
             self._key,
             self._stages.estimates.path_ns(Stage.VOCODER, first=False),
-            units=max(1, min(self._gathered, most)),
+            units=size,
             unit_ns=self._unit_ns,
             started=self._vocoder.is_started(self._key),
         )
@@ -214,10 +214,30 @@ class StreamedSpeechPath:
 
     def _wait_for_frames(self, now: int) -> None:
         """Until `_look_ns`. One timer: one that rings too early is set anew."""
+            self._offered = size
         if self._timer is not None:
             if self._rings_ns <= self._look_ns:
                 return
             self._timer.cancel()
+    def _next_size(self, now: int) -> int:
+        """Frames that may go into the next chunk; 0: it waits for more."""
+        here = self._gathered if self._talked else self._gathered - self._shape.ahead
+        size = self._smallest
+        if self._talked or here >= size:
+            size = min(self._chunk_units(now), self.frames.capacity - self._shape.ahead)
+        if here < size and not self._talked:
+            if self._vocoder.is_waiting(self._key):
+                self._vocoder.hold(self._key)
+            if here >= self._smallest and self._playhead.generated:
+                self._wait_for_frames(now)
+            return 0
+        return max(1, min(here, size if self._stages.chunks.fixed else self._most))
+
+    def _whole(self, frames: int) -> int:
+        """So many frames or a few less or more, as the vocoder can take them."""
+        unit = self._shape.units
+        return max(1, round(frames / unit)) * unit
+
         self._rings_ns = self._look_ns
         delay_s = (self._look_ns - now) / NS_PER_S
         self._timer = self._vocoder.call_later(delay_s, self._look_again)
@@ -236,7 +256,7 @@ class StreamedSpeechPath:
         """Frames that make the next chunk, by the time that the listener's lead leaves for making the missing ones."""
         playhead, unit, vocoder_ns = self._playhead, self._unit_ns, self._vocoder_steps.ns
         first = not playhead.generated
-        have = 0 if first else self._gathered * unit
+        have = 0 if first else max(0, self._gathered - self._shape.ahead) * unit
         talker_ns = self._talker_steps.ns(unit)
         transport_ns = self._transport_ns
         delivery_ns = self._stages.estimates.delivery.ns
@@ -252,7 +272,7 @@ class StreamedSpeechPath:
         margin = talker_ns + (playhead.lead_ns(now) + have) // _MARGIN
         size = self._stages.chunks.size_ns(slack, first, making, margin)
         self._look_ns = now + max(_LOOK_AGAIN_NS, slack - margin - making(size))
-        return max(1, size // unit)
+        return self._whole(size // unit)
 
     # -- results
 
@@ -306,6 +326,8 @@ class StreamedSpeechPath:
             self._deliver(pcm, now)
 
     def _deliver(self, pcm: bytes, now: int) -> None:
+        under_way = self._shape.steps > 1 and not (result.units or result.finished)
+        self._making = self._offered if under_way else 0
         playhead = self._playhead
         if not playhead.generated:
             self._sink.first_audio(now)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from engines.base import Stage
 from session_server.media import NS_PER_MS, NS_PER_S
-from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, unit_ns
+from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, chunk_shape, unit_ns
 from session_server.runtime.processors import usable_cpus
 from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.timers import Loop, Timer
@@ -314,6 +314,7 @@ class TurnGate:
             audio_s = self._chunk_s
             units = max(1, round(audio_s * NS_PER_S / unit_ns(runner)))
         batch = min(responses, runner.max_batch)
-        job_s = self._known(stage, batch).per_job_ns(stage.value, batch, units) / NS_PER_S
+        step_ns = self._known(stage, batch).per_job_ns(stage.value, batch, units)
+        job_s = step_ns * chunk_shape(runner).steps / NS_PER_S
         once_s = self._reading_s() if stage is Stage.THINKER else 0.0
         return StageLoad(stage.value, job_s, audio_s, once_s, max(1.0, self._demand.answer_s))
