@@ -87,6 +87,8 @@ class Capabilities:
     chunk: ChunkShape = ChunkShape()
     """A vocoder's."""
     streams_text: bool = False
+    groups_frames: bool = False
+    """A talker with `streams_text` whose frames come in groups; how many at once it is told by `GroupSize`."""
     hears: bool = False
     token_bytes: int = 0
     """Size of one context token's state, where `can_export`."""
@@ -282,6 +284,8 @@ class ThinkJob:
     tool_name: str | None = None
     max_tokens: int | None = None
     spoken: bool = True
+    voice: str = ""
+    """For a thinker whose engine speaks as well; the voice that the talker is given too."""
     warm: bool = False
     """Only read instructions and messages, as far as the next user message; the job ends without text."""
 
@@ -344,6 +348,12 @@ class TalkPiece(Value, frozen=True):
 
     text: str
     payloads: tuple[object, ...]
+
+
+class GroupSize(Value, frozen=True):
+    """Fed to a talker with `groups_frames`: frames that are wanted at once from here on."""
+
+    units: int
 
 
 class AcousticFrames(Value, frozen=True):

@@ -78,6 +78,8 @@ class PathEstimates:
         }
         self.delivery = Average()
         """From the instant at which a chunk could be vocoded to its delivery, for those that a listener hears."""
+        self.grouped_frame = Average()
+        """A frame of a talker that gives them in groups."""
         self._runners = runners
         self._costs = costs
         self._smallest_chunk_ns = smallest_chunk_ns
@@ -131,14 +133,14 @@ def unit_ns(runner: Runner) -> int:
     return max(1, capabilities.unit_samples * NS_PER_S // capabilities.unit_rate)
 
 
-class Outlet(Protocol):
-    """Where a pipeline's messages go; nothing passes once the response is over."""
 def chunk_shape(runner: Runner) -> ChunkShape:
     """How this stage makes chunks."""
     capabilities = runner.capabilities
     return ChunkShape() if capabilities is None else capabilities.chunk
 
 
+class Outlet(Protocol):
+    """Where a pipeline's messages go; nothing passes once the response is over."""
 
     def emit(self, message: ToSession) -> None: ...
 

@@ -29,6 +29,7 @@ from engines.base import (
 )
 from engines.clauses import ClauseText
 from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.runtime.grouped_frames import grouped_frames
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.pipeline_parts import Stages, chunk_shape, unit_ns
 from session_server.runtime.runaway import RunawayGuard
@@ -91,6 +92,7 @@ class StreamedSpeechPath:
         self._lead = stages.lead
         self._talker_steps = stages.estimates.steps[Stage.TALKER]
         self._vocoder_steps = stages.estimates.steps[Stage.VOCODER]
+        self._groups = grouped_frames(self._talker, self._key, stages.estimates.grouped_frame)
         self._transport_ns = stages.params.transport_ns
         self._unit_ns = unit_ns(self._talker)
         self._shape = chunk_shape(self._vocoder)
@@ -105,10 +107,10 @@ class StreamedSpeechPath:
         self._text_complete = False
         self._talked = False
         self._gathered = 0
-        self._look_ns = self._rings_ns = 0
-        self._timer: Timer | None = None
         self._offered = self._making = 0
         """Frames that the vocoder may take; of those, the ones of a chunk that it has begun."""
+        self._look_ns = self._rings_ns = 0
+        self._timer: Timer | None = None
         self._ready_ns = 0
         self._finished = False
         self._ended = False
@@ -124,6 +126,8 @@ class StreamedSpeechPath:
             self._begun = True
             self._talker.submit(self._key, TalkJob(self._voice, self._speed), self._owner)
             self._vocoder.submit(self._key, SpeechJob(self._voice), self._owner)
+            if self._groups is not None:
+                self._groups.tell(self._chunk_units(now))
         self._pieces.append((len(text), tokens))
         self._chars_waiting += len(text)
         piece = TalkPiece(text, payloads) if payloads else text
@@ -186,6 +190,8 @@ class StreamedSpeechPath:
             started=self._talker.is_started(self._key),
         )
         item = self._urgency.item(step, now)
+        if self._groups is not None:
+            self._groups.may_go_on(item is not None, now)
         if item is None:
             self._talker.hold(self._key)
         else:
@@ -208,17 +214,11 @@ class StreamedSpeechPath:
         if item is None:
             self._vocoder.hold(self._key)
         else:
+            self._offered = size
             if not self._ready_ns:
                 self._ready_ns = now
             self._vocoder.ready(item)
 
-    def _wait_for_frames(self, now: int) -> None:
-        """Until `_look_ns`. One timer: one that rings too early is set anew."""
-            self._offered = size
-        if self._timer is not None:
-            if self._rings_ns <= self._look_ns:
-                return
-            self._timer.cancel()
     def _next_size(self, now: int) -> int:
         """Frames that may go into the next chunk; 0: it waits for more."""
         here = self._gathered if self._talked else self._gathered - self._shape.ahead
@@ -238,6 +238,12 @@ class StreamedSpeechPath:
         unit = self._shape.units
         return max(1, round(frames / unit)) * unit
 
+    def _wait_for_frames(self, now: int) -> None:
+        """Until `_look_ns`. One timer: one that rings too early is set anew."""
+        if self._timer is not None:
+            if self._rings_ns <= self._look_ns:
+                return
+            self._timer.cancel()
         self._rings_ns = self._look_ns
         delay_s = (self._look_ns - now) / NS_PER_S
         self._timer = self._vocoder.call_later(delay_s, self._look_again)
@@ -258,6 +264,8 @@ class StreamedSpeechPath:
         first = not playhead.generated
         have = 0 if first else max(0, self._gathered - self._shape.ahead) * unit
         talker_ns = self._talker_steps.ns(unit)
+        if self._groups is not None:
+            talker_ns = self._groups.frame_ns or talker_ns
         transport_ns = self._transport_ns
         delivery_ns = self._stages.estimates.delivery.ns
 
@@ -297,6 +305,8 @@ class StreamedSpeechPath:
                 self._use_up(frames.pieces)
             self.frames.take(frames.units)
             self._gathered += frames.units
+            if self._groups is not None:
+                self._groups.came(frames.units, self._stages.clock.now())
             self._vocoder.feed(self._key, frames.payload, last=result.finished)
         elif result.finished:
             self._vocoder.feed(self._key, None, last=True)
@@ -316,6 +326,8 @@ class StreamedSpeechPath:
 
     def _on_pcm(self, result: StepResult, now: int) -> None:
         units = min(result.units, self._gathered)
+        under_way = self._shape.steps > 1 and not (result.units or result.finished)
+        self._making = self._offered if under_way else 0
         self._gathered -= units
         self.frames.give(units)
         self._finished = result.finished
@@ -326,8 +338,6 @@ class StreamedSpeechPath:
             self._deliver(pcm, now)
 
     def _deliver(self, pcm: bytes, now: int) -> None:
-        under_way = self._shape.steps > 1 and not (result.units or result.finished)
-        self._making = self._offered if under_way else 0
         playhead = self._playhead
         if not playhead.generated:
             self._sink.first_audio(now)
@@ -342,6 +352,8 @@ class StreamedSpeechPath:
         self._stages.metrics.chunk_frames(
             Stage.VOCODER.value, len(pcm) // 2 * NS_PER_S // playhead.rate // self._unit_ns
         )
+        if self._groups is not None and not self._talked:
+            self._groups.tell(self._chunk_units(now))
         self._sink.emit_chunk(start, playhead.rate, pcm)
         runaway = self._guard.check(pcm, self.chars_spoken + self._chars_waiting)
         if runaway is not None:

@@ -134,14 +134,15 @@ class StreamingRunner:
 
     def release(self, key: JobKey) -> None:
         answer = self._remove(key)
-        if answer is None:
-            return
         engine = self._keeper.engine
-        if answer.begun and engine is not None:
+        # of an answer whose text is over too: an engine that speaks as well may still be at it
+        if engine is not None and (answer is None or answer.begun):
             try:
                 engine.abort(key)
             except Exception:
                 _LOG.exception("the %s engine could not abort", self.name)
+        if answer is None:
+            return
         if answer.task is not None and answer.task is not asyncio.current_task(self._keeper.loop):
             answer.task.cancel()
 

@@ -18,6 +18,7 @@ def think_job(request: Generate, bound: int | None) -> ThinkJob:
         tool,
         min(bounds, default=None),
         request.spoken,
+        request.voice,
     )
 
 
