@@ -12,9 +12,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from engines import graph_values as values
 from engines.base import Stage
 from engines.duplex.spec import KIND as DUPLEX, DuplexSpec, duplex_spec
-from session_server.errors import ConfigError
+from session_server.errors import ConfigError, shown
 
 
 class Placement(enum.Enum):
@@ -73,6 +74,10 @@ class StageSpec:
         """`options`, with the device."""
         return self.options if self.device is None else {**self.options, "device": self.device}
 
+    def wrong_option(self, error: ValueError) -> ConfigError:
+        """What the engine said of its options, by their path."""
+        return values.wrong_option(error, f"graph.stages.{self.stage.value}", self.device)
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeSpec:
@@ -95,10 +100,18 @@ class Graph:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], where: str = "graph") -> Graph:
         """Read a `graph:` section; `where` is its dotted path, for messages."""
-        if mapping.get("kind") == DUPLEX:
+        values.mapping(mapping, where)
+        if "kind" in mapping:
+            if mapping["kind"] != DUPLEX:
+                raise ConfigError(
+                    f"{where}.kind: must be {DUPLEX}, or left out for a graph of stages,"
+                    f" not {shown(mapping['kind'])}"
+                )
             return cls((), (), duplex_spec(mapping, where))
-        _only(mapping, {"stages", "edges"}, where)
-        stages = _stages(_mapping(mapping.get("stages"), f"{where}.stages"), f"{where}.stages")
+        values.only(mapping, {"stages", "edges"}, where)
+        stages = _stages(
+            values.mapping(mapping.get("stages"), f"{where}.stages"), f"{where}.stages"
+        )
         edges = _edges(mapping.get("edges"), f"{where}.edges", {spec.stage for spec in stages})
         return cls(stages, edges)
 
@@ -117,7 +130,9 @@ def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
     specs: dict[Stage, StageSpec] = {}
     for name, value in mapping.items():
         stage = _stage(name, where)
-        specs[stage] = _stage_spec(stage, _mapping(value, f"{where}.{name}"), f"{where}.{name}")
+        specs[stage] = _stage_spec(
+            stage, values.mapping(value, f"{where}.{name}"), f"{where}.{name}"
+        )
     hears = Stage.THINKER in specs and specs[Stage.THINKER].hears
     for stage in _NEEDED:
         if stage not in specs and not (stage is Stage.ASR and hears):
@@ -126,20 +141,18 @@ def _stages(mapping: Mapping[str, object], where: str) -> tuple[StageSpec, ...]:
 
 
 def _stage_spec(stage: Stage, mapping: Mapping[str, object], where: str) -> StageSpec:
-    _only(mapping, _STAGE_KEYS, where)
-    engine = mapping.get("engine")
-    if not isinstance(engine, str) or not engine:
-        raise ConfigError(f"{where}.engine: must name an engine, such as cpu.moonshine")
+    values.only(mapping, _STAGE_KEYS, where)
+    options = values.options(mapping, where)
     return StageSpec(
         stage,
-        engine,
-        _integer(mapping.get("max_batch", 1), f"{where}.max_batch", 1, 1024),
+        values.engine(mapping.get("engine"), f"{where}.engine", "cpu.moonshine"),
+        values.integer(mapping.get("max_batch", 1), f"{where}.max_batch", 1, 1024),
         _placement(mapping.get("placement", Placement.THREAD.value), f"{where}.placement"),
-        _seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
-        _integer(mapping.get("niceness", 0), f"{where}.niceness", 0, 19),
+        values.seconds(mapping.get("step_limit_s", 10.0), f"{where}.step_limit_s"),
+        values.integer(mapping.get("niceness", 0), f"{where}.niceness", 0, 19),
         _hears(mapping.get("hears", False), stage, f"{where}.hears"),
-        dict(_mapping(mapping.get("options") or {}, f"{where}.options")),
-        _device(mapping.get("device"), f"{where}.device"),
+        options,
+        _device(mapping.get("device"), options, f"{where}.device"),
     )
 
 
@@ -148,18 +161,22 @@ def _placement(value: object, where: str) -> Placement:
         return Placement(value)
     except ValueError:
         known = ", ".join(placement.value for placement in Placement)
-        raise ConfigError(f"{where}: must be one of {known}, not {value!r}") from None
+        raise ConfigError(f"{where}: must be one of {known}, not {shown(value)}") from None
 
 
-def _device(value: object, where: str) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigError(f"{where}: must name a device, such as cuda:1, not {value!r}")
+def _device(value: object, options: Mapping[str, object], where: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where}: must name a device, such as cuda:1, not {shown(value)}")
+    if "device" in options:
+        raise ConfigError(f"{where}: options.device says it too; leave one of them out")
     return value
 
 
 def _hears(value: object, stage: Stage, where: str) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"{where}: must be true or false, not {value!r}")
+        raise ConfigError(f"{where}: must be true or false, not {shown(value)}")
     if value and stage is not Stage.THINKER:
         raise ConfigError(f"{where}: only the thinker can take the user's audio itself")
     return value
@@ -171,7 +188,9 @@ def _edges(value: object, where: str, present: set[Stage]) -> tuple[EdgeSpec, ..
     units = _units(present)
     edges: dict[tuple[Stage, Stage], EdgeSpec] = {}
     for number, entry in enumerate(value):
-        edge = _edge(_mapping(entry, f"{where}[{number}]"), f"{where}[{number}]", present, units)
+        edge = _edge(
+            values.mapping(entry, f"{where}[{number}]"), f"{where}[{number}]", present, units
+        )
         pair = (edge.source, edge.target)
         if pair in edges:
             raise ConfigError(f"{where}[{number}]: this edge is there twice")
@@ -190,7 +209,7 @@ def _units(present: set[Stage]) -> Units:
 
 
 def _edge(mapping: Mapping[str, object], where: str, present: set[Stage], units: Units) -> EdgeSpec:
-    _only(mapping, {"from", "to", "unit", "capacity"}, where)
+    values.only(mapping, {"from", "to", "unit", "capacity"}, where)
     source = _stage(mapping.get("from"), f"{where}.from")
     target = _stage(mapping.get("to"), f"{where}.to")
     for key, stage in (("from", source), ("to", target)):
@@ -202,9 +221,9 @@ def _edge(mapping: Mapping[str, object], where: str, present: set[Stage], units:
     if mapping.get("unit", unit.value) != unit.value:
         raise ConfigError(
             f"{where}.unit: {source.value} -> {target.value} carries {unit.value}s,"
-            f" not {mapping['unit']!r}"
+            f" not {shown(mapping['unit'])}"
         )
-    capacity = _integer(mapping.get("capacity"), f"{where}.capacity", 1, 1_000_000)
+    capacity = values.integer(mapping.get("capacity"), f"{where}.capacity", 1, 1_000_000)
     return EdgeSpec(source, target, unit, capacity)
 
 
@@ -213,28 +232,4 @@ def _stage(name: object, where: str) -> Stage:
         return Stage(name)
     except ValueError:
         known = ", ".join(stage.value for stage in Stage)
-        raise ConfigError(f"{where}: unknown stage {name!r}; known are {known}") from None
-
-
-def _mapping(value: object, where: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: must be a mapping")
-    return value
-
-
-def _only(mapping: Mapping[str, object], known: set[str], where: str) -> None:
-    for key in mapping:
-        if key not in known:
-            raise ConfigError(f"{where}.{key}: unknown key; known are {', '.join(sorted(known))}")
-
-
-def _integer(value: object, where: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{where}: must be a whole number in {low}..{high}, not {value!r}")
-    return value
-
-
-def _seconds(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-        raise ConfigError(f"{where}: must be seconds in 0..3600, not {value!r}")
-    return float(value)
+        raise ConfigError(f"{where}: unknown stage {shown(name)}; known are {known}") from None

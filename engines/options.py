@@ -1,49 +1,169 @@
-"""An engine's options, as a graph gives them, put into a data class of its own. Every mistake is a ValueError that names the option."""
+"""An engine's options, as a graph gives them, put into a data class of its own.
+
+The annotation of a field says what its option may be: int, float, bool, str, Literal, Mapping[str, object], each of them `| None`,
+with the bounds that the aliases here name. Numbers are finite and, unless their annotation says otherwise, in 0..MOST; a whole number
+is taken for a real one. Whatever is wrong is a WrongOption.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-Options = TypeVar("Options", bound=Any)
+from session_server.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
+MOST = 2**31 - 1
+
+
+class WrongOption(ValueError):
+    """An option that cannot be; the text begins with its name (`slots: ...`, `extra.n: ...`)."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Least and most of a number."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`by` gives what the option is taken for, once its type is right. Raises ValueError saying what it must be, or WrongOption with a
+    name below the option's own."""
+
+    by: Callable[[Any], object]
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not text.isprintable():
+        raise ValueError(f"holds characters that no name has: {shown(text)}")
+    return text
+
+
+def _place(text: str) -> str:
+    text = _not_empty(text)
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError:
+        raise ValueError(f"{shown(text)}: there is no such user") from None
+
+
+Count: TypeAlias = Annotated[int, Within(1, MOST)]
+Share: TypeAlias = Annotated[float, Within(0.0, 1.0)]
+Text: TypeAlias = Annotated[str, Read(_not_empty)]
+Place: TypeAlias = Annotated[str, Read(_place)]
+"""A file or folder; a tilde is the user's home."""
+_NAMES: Mapping[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+}
 
 
 def by_type(options: Mapping[str, object], defaults: Options) -> Options:
-    """`defaults` with `options` put in, each of its default's type; a whole number is taken for a real one, and None where the
-    field may be None."""
-    known = {field.name: field for field in fields(defaults)}
-    values: dict[str, object] = {}
+    """`defaults` with `options` put in. Raises WrongOption."""
+    kinds = _kinds(type(defaults))
+    values: dict[str, Any] = {}
     for name, value in options.items():
-        if name not in known:
-            raise ValueError(f"unknown engine option {name}; known are {', '.join(sorted(known))}")
-        default = getattr(defaults, name)
-        kind = int if default is None else type(default)
-        if kind is float and type(value) is int:
-            value = float(value)
-        may_be_none = str(known[name].type).endswith("| None")
-        if type(value) is not kind and not (value is None and may_be_none):
-            raise ValueError(f"engine option {name} must be {kind.__name__}, not {value!r}")
-        values[name] = value
-    chosen: Options = replace(defaults, **values)
-    return chosen
+        if name not in kinds:
+            known = ", ".join(sorted(kinds))
+            raise WrongOption(str(name), f"unknown option; known are {known}")
+        values[name] = _value(name, kinds[name], value)
+    return replace(defaults, **values)
 
 
-def require_known(options: Collection[str], known: Collection[str]) -> None:
-    for name in options:
-        if name not in known:
-            raise ValueError(f"{name}: unknown option; known are {', '.join(sorted(known))}")
+def wrong(where: str, error: ValueError) -> ConfigError:
+    """The same mistake by its path in the configuration; `where` is that of the options."""
+    return ConfigError(f"{where}{'.' if isinstance(error, WrongOption) else ': '}{error}")
 
 
-def number_within(name: str, value: object, low: float, high: float, *, whole: bool) -> float:
-    """`value`, which must be a number in low..high; as an int where it is to be whole."""
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise ValueError(f"{name}: must be a {'whole ' if whole else ''}number, not {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name}: must be in {low:g}..{high:g}, not {value!r}")
-    return value if whole else float(value)
+@cache
+def _kinds(cls: type) -> Mapping[str, object]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def _value(name: str, kind: object, value: object) -> object:
+    if get_origin(kind) in (Union, UnionType):
+        kinds = get_args(kind)
+        if value is None and type(None) in kinds:
+            return None
+        kind = next(each for each in kinds if each is not type(None))
+    rules: tuple[object, ...] = ()
+    if get_origin(kind) is Annotated:
+        kind, *more = get_args(kind)
+        rules = tuple(more)
+    taken = _typed(name, kind, value)
+    if kind in (int, float):
+        bounds = next((rule for rule in rules if isinstance(rule, Within)), Within(0, MOST))
+        _require_within(name, taken, bounds, value)
+    for rule in rules:
+        if isinstance(rule, Read):
+            try:
+                taken = rule.by(taken)
+            except WrongOption:
+                raise
+            except ValueError as error:
+                raise WrongOption(name, str(error)) from None
+    return taken
+
+
+def _typed(name: str, kind: object, value: object) -> object:
+    if get_origin(kind) is Literal:
+        if not isinstance(value, str) or value not in get_args(kind):
+            allowed = ", ".join(map(str, get_args(kind)))
+            raise WrongOption(name, f"must be one of {allowed}, not {shown(value)}")
+        return value
+    if get_origin(kind) is Mapping:
+        if not isinstance(value, Mapping):
+            raise WrongOption(name, f"must be a mapping, not {shown(value)}")
+        return dict(value)
+    if kind is float and type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
+    if kind in _NAMES and type(value) is not kind:
+        raise WrongOption(name, f"must be {_NAMES[kind]}, not {shown(value)}")
+    return value
+
+
+def _require_within(name: str, number: object, bounds: Within, given: object) -> None:
+    assert isinstance(number, int | float)
+    if not bounds.low <= number <= bounds.high:
+        what = "a whole number" if isinstance(number, int) else "a number"
+        limits = f"{bounds.low:.10g}..{bounds.high:.10g}"
+        raise WrongOption(name, f"must be {what} in {limits}, not {shown(given)}")
 
 
 def at_least(name: str, value: float, least: float) -> None:
     if value < least:
-        raise ValueError(f"engine option {name} must be at least {least:g}, not {value:g}")
+        raise WrongOption(name, f"must be at least {least:g}, not {value:g}")

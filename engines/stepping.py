@@ -37,11 +37,3 @@ def require_new(jobs: Mapping[JobKey, object], key: JobKey, slots: int | None = 
         raise ValueError(f"job {key} is already started")
     if slots is not None and len(jobs) >= slots:
         raise NoCapacity(f"all {slots} slots are taken")
-
-
-def option_int(options: Mapping[str, object], name: str, default: int) -> int:
-    """A whole number from an engine's options. Raises ValueError naming the option."""
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"engine option {name} must be a whole number, not {value!r}")
-    return value

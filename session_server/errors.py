@@ -10,6 +10,17 @@ SessionServerError
 
 from __future__ import annotations
 
+_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """`value` as the text of an error has it: one line of bounded length, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in itself
+        return f"(a {type(value).__name__} too long to show)"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
 
 class SessionServerError(Exception):
     """Base of every error that this package raises on purpose."""

@@ -31,6 +31,7 @@ from engines.cpu.asr_audio import Samples, is_silent, parts, samples_of
 from engines.cpu.memory import give_back
 from engines.cpu.moonshine import Moonshine, Recognised
 from engines.model_store import ModelStore
+from engines.options import Count, by_type
 from engines.stepping import require_new
 from session_server.errors import EngineFault
 from session_server.media import INPUT_RATE
@@ -195,6 +196,10 @@ def _alike(work: list[_Part], limit: int) -> list[list[_Part]]:
     return groups
 
 
+@dataclass(frozen=True, slots=True)
+class AsrOptions:
+    max_batch: Count = 4
+
+
 def create(options: Mapping[str, object], store: ModelStore) -> SteppedEngine:
-    """Options: `max_batch` (default 4)."""
-    return AsrEngine(store, max_batch=int(str(options.get("max_batch", 4))))
+    return AsrEngine(store, max_batch=by_type(options, AsrOptions()).max_batch)

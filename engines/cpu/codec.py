@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,18 +32,24 @@ from engines.cpu.hibari_graphs import FEATURES, SPECTRA
 from engines.cpu.ort_session import open_session
 from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT
 from engines.model_store import ModelStore
-from engines.stepping import option_int, require_new, step_each
+from engines.options import Count, by_type
+from engines.stepping import require_new, step_each
 
 CONTEXT = 27
 _GRAPHS = {"int8": HIBARI_CODEC, "float": HIBARI_CODEC_FLOAT}
 
 
+@dataclass(frozen=True, slots=True)
+class CodecOptions:
+    """`precision`: of the weights."""
+
+    precision: Literal["int8", "float"] = "int8"
+    max_batch: Count = 2
+
+
 def create(options: Mapping[str, object], store: ModelStore) -> Codec:
-    """Options: `precision` (int8 or float), `max_batch`."""
-    precision = options.get("precision", "int8")
-    if not isinstance(precision, str) or precision not in _GRAPHS:
-        raise ValueError(f"engine option precision must be int8 or float, not {precision!r}")
-    return Codec(store, precision=precision, max_batch=option_int(options, "max_batch", 2))
+    read = by_type(options, CodecOptions())
+    return Codec(store, precision=read.precision, max_batch=read.max_batch)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ Invariants: `samples == units * HOP`; word spans ascend, lie within 0..samples, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from engines.cpu.ort_session import open_session
 from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer
 from engines.model_files import HIBARI_TALKER
 from engines.model_store import ModelStore
-from engines.stepping import option_int, require_new, step_each
+from engines.options import Count, by_type
+from engines.stepping import require_new, step_each
 from session_server.media import WordSpan
 
 _ENERGY = 129
@@ -34,9 +36,13 @@ _TRAIL_FRAMES_MID_SENTENCE = 4
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 
 
+@dataclass(frozen=True, slots=True)
+class TalkerOptions:
+    max_batch: Count = 1
+
+
 def create(options: Mapping[str, object], store: ModelStore) -> Talker:
-    """Options: `max_batch`."""
-    return Talker(store, max_batch=option_int(options, "max_batch", 1))
+    return Talker(store, max_batch=by_type(options, TalkerOptions()).max_batch)
 
 
 class Talker:

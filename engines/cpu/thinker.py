@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from engines.answer_length import AnswerLength, answer_length
 from engines.base import (
@@ -38,11 +39,20 @@ from engines.cpu.thinker_prefix import PrefixCache
 from engines.cpu.thinker_slots import Slot, SlotTable, runs
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store import ModelStore
+from engines.options import Within, by_type
 from session_server.errors import EngineFault
 
 _CALL_BUDGET = 160
 _LEAST_UNREAD = 2
 """Of a prompt that is known to its end this much is read again: its last logits are not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkerOptions:
+    """`slots`: sessions whose state stays here. `context`: tokens of prompt and answer."""
+
+    slots: Annotated[int, Within(1, 4096)] = 12
+    context: Annotated[int, Within(128, 8192)] = 1024
 
 
 @dataclass(slots=True)
@@ -357,9 +367,5 @@ class _Loaded:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> ThinkerEngine:
-    """Options: `slots` (default 12), `context` in tokens (default 1024)."""
-    return ThinkerEngine(
-        store,
-        slots=int(str(options.get("slots", 12))),
-        context=int(str(options.get("context", 1024))),
-    )
+    read = by_type(options, ThinkerOptions())
+    return ThinkerEngine(store, slots=read.slots, context=read.context)

@@ -28,7 +28,8 @@ from engines.cpu.acoustics import (
     SpectralFrames,
 )
 from engines.model_store import ModelStore
-from engines.stepping import option_int, require_new, step_each
+from engines.options import Count, by_type
+from engines.stepping import require_new, step_each
 
 SAMPLES_BEHIND = WINDOW // 2
 _OVERLAP = WINDOW // HOP
@@ -41,11 +42,17 @@ _PULSE_WINDOW: Array = _HANN / np.float32(WINDOW / 4)
 _POWER: Array = (_HANN * _HANN).reshape(_OVERLAP, HOP)
 
 
+@dataclass(frozen=True, slots=True)
+class VocoderOptions:
+    """`seed`: of the noise, mixed with each job's own."""
+
+    seed: int = 0
+    max_batch: Count = 8
+
+
 def create(options: Mapping[str, object], store: ModelStore) -> Vocoder:
-    """Options: `seed` (of the noise, mixed with each job's own), `max_batch`."""
-    return Vocoder(
-        seed=option_int(options, "seed", 0), max_batch=option_int(options, "max_batch", 8)
-    )
+    read = by_type(options, VocoderOptions())
+    return Vocoder(seed=read.seed, max_batch=read.max_batch)
 
 
 class OverlapAdd:

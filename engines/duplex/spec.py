@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from session_server.errors import ConfigError
+from engines import graph_values as values
 
 KIND = "duplex"
 _KEYS = {"kind", "engine", "tick_limit_s", "load_limit_s", "options"}
@@ -26,24 +26,10 @@ class DuplexSpec:
 
 def duplex_spec(mapping: Mapping[str, object], where: str) -> DuplexSpec:
     """Read a `graph:` section of this kind. Raises ConfigError naming the key."""
-    for key in mapping:
-        if key not in _KEYS:
-            known = ", ".join(sorted(_KEYS))
-            raise ConfigError(f"{where}.{key}: unknown key of a duplex graph; known are {known}")
-    engine, options = mapping.get("engine"), mapping.get("options") or {}
-    if not isinstance(engine, str) or not engine:
-        raise ConfigError(f"{where}.engine: must name a duplex engine, such as moshi.duplex")
-    if not isinstance(options, Mapping):
-        raise ConfigError(f"{where}.options: must be a mapping")
+    values.only(mapping, _KEYS, where)
     return DuplexSpec(
-        engine,
-        _seconds(mapping.get("tick_limit_s", 5.0), f"{where}.tick_limit_s"),
-        _seconds(mapping.get("load_limit_s", 600.0), f"{where}.load_limit_s"),
-        dict(options),
+        values.engine(mapping.get("engine"), f"{where}.engine", "moshi.duplex"),
+        values.seconds(mapping.get("tick_limit_s", 5.0), f"{where}.tick_limit_s"),
+        values.seconds(mapping.get("load_limit_s", 600.0), f"{where}.load_limit_s"),
+        values.options(mapping, where),
     )
-
-
-def _seconds(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-        raise ConfigError(f"{where}: must be seconds in 0..3600, not {value!r}")
-    return float(value)

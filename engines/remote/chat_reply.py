@@ -21,6 +21,14 @@ MOST_CALLS = 32
 """Of one answer; a server that opens more is out of its mind."""
 
 
+class ServerSays(Exception):
+    """The server tells of an error in its stream; `body` is the event."""
+
+    def __init__(self, body: object) -> None:
+        super().__init__("the model server broke off")
+        self.body = body
+
+
 class ChatReply:
     """`take` each event's data; then `end` when the stream is over."""
 
@@ -51,7 +59,7 @@ class ChatReply:
         return self._counted > 0
 
     def take(self, data: str) -> TokenOutput | None:
-        """What the event adds to the answer. Raises AnswerFailed for an error that the server tells of."""
+        """What the event adds to the answer. Raises AnswerFailed, or ServerSays for an error that the server tells of."""
         try:
             chunk = json.loads(data)
         except (ValueError, RecursionError):
@@ -59,7 +67,7 @@ class ChatReply:
         if not isinstance(chunk, dict):
             raise AnswerFailed("the model server sent an event of an unknown kind")
         if chunk.get("error"):
-            raise AnswerFailed(f"the model server broke off: {error_text(chunk)}")
+            raise ServerSays(chunk)
         self._take_usage(chunk.get("usage"))
         choices = chunk.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
@@ -152,15 +160,3 @@ def whole(value: object, default: int = 0) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40:
         return value
     return default
-
-
-def error_text(body: object) -> str:
-    """What an error body says, in one short line."""
-    error = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(error, dict):
-        error = (
-            error.get("message") or error.get("detail") or error.get("code") or "no reason given"
-        )
-    if isinstance(body, dict) and "detail" in body and "error" not in body:
-        error = body["detail"]
-    return without_halves(" ".join(str(error).split())[:200]) or "no reason given"

@@ -7,12 +7,13 @@ import json
 
 import aiohttp
 
-from engines.remote.options import RemoteOptions, redacted
+from engines.remote.options import RemoteOptions
 from engines.remote.refusals import failure_of, said_by
 from session_server.errors import ConfigError, EngineFault
 
 _LONGEST = 4 << 20
 _SHOWN = 5
+_LONGEST_NAME = 200
 
 
 async def choose_model(http: aiohttp.ClientSession, options: RemoteOptions, key: str | None) -> str:
@@ -50,7 +51,7 @@ async def _listed(
             if response.status in (404, 405, 501):
                 return []
             if response.status != 200:
-                said = redacted(await said_by(response), key)
+                said = await said_by(response, key)
                 raise EngineFault(
                     f"remote.openai_chat: {url} answered HTTP {response.status}: {said}"
                 )
@@ -77,4 +78,8 @@ def _names(body: bytes) -> list[str]:
     found = (
         [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
     )
-    return [name for name in found if isinstance(name, str) and name]
+    return [name for name in found if isinstance(name, str) and _is_name(name)]
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()

@@ -20,11 +20,12 @@ import aiohttp
 from engines.base import Capabilities, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
 from engines.read_stream import ReadStream
-from engines.remote.chat_reply import ChatReply
+from engines.remote.chat_reply import ChatReply, ServerSays
 from engines.remote.chat_request import Body, request_body
 from engines.remote.models_page import choose_model
 from engines.remote.options import RemoteOptions, read_options, redacted
 from engines.remote.refusals import failure_of, refusal
+from engines.remote.said import error_text
 from engines.remote.sse import EventReader, EventTooLong
 from engines.streaming import AnswerFailed, Pace
 from session_server.errors import ConfigError, EngineFault
@@ -183,8 +184,12 @@ class RemoteThinker:
         try:
             await self._converse(key, http, body, stream)
         except AnswerFailed as error:
-            _log.warning("an answer failed: %s", redacted(str(error), self._key))
-            stream.fail(AnswerFailed(redacted(str(error), self._key)))
+            _log.warning("an answer failed: %s", error)
+            stream.fail(error)
+        except ServerSays as error:
+            reason = f"{error}: {error_text(error.body, self._key)}"
+            _log.warning("an answer failed: %s", reason)
+            stream.fail(AnswerFailed(reason))
         except Exception as error:  # whatever the network brings fails this answer only
             reason = failure_of(error)
             _log.warning("an answer failed: %s", redacted(f"{reason} ({error!r})", self._key))

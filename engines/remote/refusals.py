@@ -9,8 +9,7 @@ import os
 
 import aiohttp
 
-from engines.remote.chat_reply import error_text
-from engines.remote.options import redacted
+from engines.remote.said import error_text, later, plain
 from engines.streaming import AnswerFailed
 
 _LONGEST_BODY = 65_536
@@ -22,13 +21,12 @@ async def refusal(response: aiohttp.ClientResponse, key: str | None) -> AnswerFa
     status = response.status
     if status in (401, 403):
         return AnswerFailed(f"the model server refused the API key (HTTP {status})")
-    said = redacted(await said_by(response), key)
+    said = await said_by(response, key)
     if status == 404:
         return AnswerFailed(f"the model server knows no such model or address (HTTP 404: {said})")
     if status == 429:
-        wait = response.headers.get("Retry-After", "")
-        later = f"; try again in {wait} s" if wait.isdecimal() else ""
-        return AnswerFailed(f"the model server is busy (HTTP 429: {said}){later}")
+        wait = later(response.headers.get("Retry-After", ""))
+        return AnswerFailed(f"the model server is busy (HTTP 429: {said}){wait}")
     if status >= 500:
         return AnswerFailed(f"the model server has a fault of its own (HTTP {status}: {said})")
     if 300 <= status < 400:
@@ -38,7 +36,7 @@ async def refusal(response: aiohttp.ClientResponse, key: str | None) -> AnswerFa
     return AnswerFailed(f"the model server refused the request (HTTP {status}: {said})")
 
 
-async def said_by(response: aiohttp.ClientResponse) -> str:
+async def said_by(response: aiohttp.ClientResponse, key: str | None) -> str:
     """The message in an error's body."""
     body = b""
     with contextlib.suppress(TimeoutError, aiohttp.ClientError):
@@ -46,9 +44,9 @@ async def said_by(response: aiohttp.ClientResponse) -> str:
             while len(body) < _LONGEST_BODY and (piece := await response.content.readany()):
                 body += piece
     try:
-        return error_text(json.loads(body))
+        return error_text(json.loads(body), key)
     except (ValueError, RecursionError):
-        return error_text(body[:200].decode("utf-8", "replace"))
+        return plain(body.decode("utf-8", "replace"), key)
 
 
 def failure_of(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Share, Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import INPUT_RATE
@@ -38,8 +39,8 @@ class AsrOptions(SimOptions):
     per_item_s: float = 0.05
     text: str = ""
     texts: str = ""
-    loud: float = 0.01
-    seconds_per_word: float = 0.35
+    loud: Share = 0.01
+    seconds_per_word: Annotated[float, Within(0.01, 60.0)] = 0.35
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimAsr:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from engines.base import JobKey, StepRequest, StepResult
+from engines.options import Count
 from engines.stepping import step_each
 
 Job = TypeVar("Job")
@@ -38,8 +39,8 @@ class SimOptions:
     real_time: bool = False
     scale: float = 1.0
     seed: int = 0
-    max_batch: int = 8
-    slots: int | None = None
+    max_batch: Count = 8
+    slots: Count | None = None
     throw_at_step: int = 0
     hang_at_step: int = 0
     hang_s: float = 60.0

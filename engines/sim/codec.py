@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP, SimFrames
@@ -22,7 +23,7 @@ from session_server.media import OUTPUT_RATE
 class CodecOptions(SimOptions):
     base_s: float = 0.0022
     per_unit_s: float = 0.00012
-    extra_units: int = 0
+    extra_units: Annotated[int, Within(0, 1000)] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from engines.duplex.activity import FULL_SCALE, LOUD_DBFS, Activity, level_dbfs
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction
 from engines.duplex.slots import SlotTable
 from engines.model_store import ModelStore
-from engines.options import at_least, by_type
+from engines.options import Count, Within, by_type
 from engines.sim.behaviour import SimulatedFault
 from engines.sim.wave import expected_pcm, wave_seed
 
@@ -39,14 +40,14 @@ _WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM
 class DuplexOptions:
     """Faults count ticks from 1, anew in an engine that is made anew; 0: never. `hang_at_tick` hangs until `close`, or `hang_s`."""
 
-    slots: int = 8
-    frame_samples: int = 1_920
+    slots: Annotated[int, Within(1, 4096)] = 8
+    frame_samples: Annotated[int, Within(24, 10 * RATE)] = 1_920
     owns_turns: bool = True
-    start_frames: int = 2
-    reply_frames: int = 4
-    give_way_frames: int = 5
-    answer_frames: int = 25
-    word_frames: int = 4
+    start_frames: Count = 2
+    reply_frames: Count = 4
+    give_way_frames: Count = 5
+    answer_frames: Count = 25
+    word_frames: Count = 4
     base_s: float = 0.0
     per_slot_s: float = 0.0
     real_time: bool = False
@@ -88,9 +89,6 @@ class SimDuplex:
     """A `DuplexEngine`."""
 
     def __init__(self, options: DuplexOptions) -> None:
-        for name in ("slots", "frame_samples", "start_frames", "reply_frames", "give_way_frames",
-                     "answer_frames", "word_frames"):  # fmt: skip
-            at_least(name, asdict(options)[name], 1)
         self.options = options
         self.capabilities = DuplexCapabilities(
             RATE, options.frame_samples, options.slots, options.owns_turns, True, True

@@ -16,14 +16,15 @@ import itertools
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from engines.answer_stream import AnswerStream
 from engines.base import Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Count, Within, by_type
 from engines.sim.behaviour import SimOptions, SimulatedFault
 from engines.sim.prefix_cache import PrefixCache
-from engines.sim.thinker import scripted_answer, tokens_of
+from engines.sim.thinker import Words, scripted_answer, tokens_of
 from engines.streaming import AnswerFailed, Pace
 from session_server.errors import EngineFault
 
@@ -39,13 +40,13 @@ class StreamingThinkerOptions(SimOptions):
     base_s: float = 0.0094
     per_item_s: float = 0.001
     per_unit_s: float = 0.002
-    prefill_tokens: int = 64
-    context_tokens: int = 2048
-    words: int = 12
-    long_words: int = 200
-    max_tokens: int = 400
-    kv_tokens: int = 16_384
-    cache_blocks: int = 1024
+    prefill_tokens: Count = 64
+    context_tokens: Count = 2048
+    words: Words = 12
+    long_words: Words = 200
+    max_tokens: Count = 400
+    kv_tokens: Count = 16_384
+    cache_blocks: Annotated[int, Within(0, 1_000_000)] = 1024
     holds: bool = True
     reprioritises: bool = True
     warms: bool = True

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Count, Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import OUTPUT_RATE, WordSpan
@@ -25,9 +26,9 @@ class TalkerOptions(SimOptions):
     """`units_per_char`: 5 frames of 12.5 ms make 16 characters a second."""
 
     base_s: float = 0.006
-    units_per_char: int = 5
-    runaway_s: float = 0.0
-    max_batch: int = 1
+    units_per_char: Annotated[int, Within(1, 1000)] = 5
+    runaway_s: Annotated[float, Within(0, 3600)] = 0.0
+    max_batch: Count = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from engines.base import (
     Capabilities,
@@ -24,12 +25,13 @@ from engines.base import (
     TokenOutput,
 )
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Count, Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from engines.sim.minimal_json import minimal_json
 
 _TOKEN = re.compile(r"\s*\S+|\s+$")
+Words: TypeAlias = Annotated[int, Within(0, 100_000)]
 _NUMBERS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable
 
 
@@ -38,11 +40,11 @@ class ThinkerOptions(SimOptions):
     base_s: float = 0.0094
     per_item_s: float = 0.001
     per_unit_s: float = 0.002
-    slots: int | None = 8
-    context_tokens: int = 2048
-    words: int = 12
-    long_words: int = 200
-    max_tokens: int = 400
+    slots: Count | None = 8
+    context_tokens: Count = 2048
+    words: Words = 12
+    long_words: Words = 200
+    max_tokens: Count = 400
 
 
 @dataclass(slots=True)

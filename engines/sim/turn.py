@@ -13,7 +13,7 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Share, by_type
 from engines.sim.asr import loud_seconds
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
@@ -27,8 +27,8 @@ class TurnOptions(SimOptions):
     """`probability` of a finished turn when the last 100 ms are quiet, else one minus it."""
 
     base_s: float = 0.03
-    probability: float = 0.95
-    loud: float = 0.01
+    probability: Share = 0.95
+    loud: Share = 0.01
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimTurn:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import numpy as np
 
 from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepResult
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.codec import SimSpectra
 from engines.sim.job_engine import JobEngine
@@ -22,16 +23,14 @@ from engines.sim.talker import HOP
 from engines.sim.wave import clause_samples, wave_seed
 from session_server.media import OUTPUT_RATE
 
-_GARBAGE = ("", "odd", "short", "long")
-
 
 @dataclass(frozen=True, slots=True)
 class VocoderOptions(SimOptions):
     base_s: float = 0.0003
     per_unit_s: float = 0.00003
-    behind_units: int = 2
+    behind_units: Annotated[int, Within(0, 1000)] = 2
     zeros: bool = False
-    garbage: str = ""
+    garbage: Literal["", "odd", "short", "long"] = ""
 
 
 @dataclass(slots=True)
@@ -42,10 +41,7 @@ class _Job:
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimVocoder:
-    read = by_type(options, VocoderOptions())
-    if read.garbage not in _GARBAGE:
-        raise ValueError(f"engine option garbage must be odd, short or long, not {read.garbage!r}")
-    return SimVocoder(read)
+    return SimVocoder(by_type(options, VocoderOptions()))
 
 
 class SimVocoder(JobEngine[VocoderOptions, _Job]):

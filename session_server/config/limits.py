@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from session_server.config.shape import Where, leaves
 from session_server.config.tree import Config
-from session_server.errors import ConfigError
+from session_server.errors import ConfigError, shown
 
 _DAY_MS = 86_400_000
 _GIB = 1024**3
@@ -108,8 +108,9 @@ _ORDERS = (
 
 
 def check(config: Config, where: Where) -> None:
-    """Raise ConfigError for the first value that can't work."""
-    values = dict(leaves(config))
+    """Raise ConfigError for the first value that can't work. The graph was checked when it was read, but for its engines' options,
+    which they check themselves."""
+    values = {key: value for key, value in leaves(config) if not key.startswith("graph.")}
     for key, value in values.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             _within(key, value, bounds_of(key), where)
@@ -139,7 +140,9 @@ def bounds_of(key: str) -> tuple[float, float]:
 def _within(key: str, value: float, bounds: tuple[float, float], where: Where) -> None:
     low, high = bounds
     if not low <= value <= high:
-        raise ConfigError(f"{key}: {value} is not within {low:g} and {high:g} ({where(key)})")
+        raise ConfigError(
+            f"{key}: {shown(value)} is not within {low:g} and {high:g} ({where(key)})"
+        )
 
 
 def _tls(config: Config, where: Where) -> None:

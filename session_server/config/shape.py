@@ -18,12 +18,40 @@ from functools import cache
 from typing import Any, cast
 
 from session_server.config.tree import SECRET_KEYS
-from session_server.errors import ConfigError
+from session_server.errors import ConfigError, shown
 
 Where = Callable[[str], str]
 """Says where the value of a dotted key came from: `file x.yaml`, `variable Y`, `flag --z`."""
 
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+_DEEPEST = 40
+_MOST_VALUES = 100_000
+
+
+def require_plain(name: str, tree: Mapping[str, object]) -> None:
+    """Raise ConfigError unless `tree`, which is what `name` holds, is named by text all through, and of a size that can be meant:
+    YAML can put a mapping into itself."""
+    open_: list[tuple[str, object, int]] = [("", tree, 0)]
+    for _ in range(_MOST_VALUES):
+        if not open_:
+            return
+        if len(open_) > _MOST_VALUES:
+            break
+        path, value, depth = open_.pop()
+        if depth > _DEEPEST:
+            raise ConfigError(f"{path.split('.')[0]}: is nested too deeply ({name})")
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise ConfigError(
+                        f"{path or name}: the name {shown(key)} must be text ({name})"
+                    )
+                open_.append((f"{path}.{key}" if path else key, item, depth + 1))
+        elif isinstance(value, list | tuple):
+            open_ += [(f"{path}[{i}]", item, depth + 1) for i, item in enumerate(value)]
+    raise ConfigError(f"{name}: holds more than {_MOST_VALUES} values")
 
 
 @cache
@@ -154,7 +182,7 @@ def _list(value: object, where: Where, key: str) -> list[object]:
 
 def _shown(key: str, value: object) -> str:
     """The value for an error text; a secret stays out of it."""
-    return "(hidden)" if key.split("[")[0] in SECRET_KEYS else repr(value)
+    return "(hidden)" if key.split("[")[0] in SECRET_KEYS else shown(value)
 
 
 def _guess(key: str, known: list[str]) -> str:

@@ -8,6 +8,7 @@ the source that set it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -17,13 +18,15 @@ import yaml
 
 from engines.graph import Graph
 from session_server.config import limits
-from session_server.config.shape import Where, build, leaves
+from session_server.config.shape import Where, build, leaves, require_plain
 from session_server.config.tree import SECRET_KEYS, Config
 from session_server.errors import ConfigError
 
 ENV_PREFIX = "SESSION_SERVER__"
 DEFAULT_FILE = "cpu.yaml"
 _MAX_FILE_BYTES = 1024 * 1024
+_SECRET = re.compile(r"(^|[._])(key|api_key|token|password|secret|authorization)$", re.IGNORECASE)
+_USER_IN_ADDRESS = re.compile(r"://[^/\s]*@|[?&](api_?)?(key|token)=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,19 @@ def load(
     """Read all sources; `file` None means the default file. `flags` maps dotted keys to typed values, None for
     flags not given. Raises ConfigError, one line."""
     name, text = _read_file(file)
+    return effective(name, _parse_file(name, text), env, flags)
+
+
+def effective(
+    name: str,
+    tree: Mapping[str, object],
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> LoadedConfig:
+    """The same for a file that was read: `tree` is what file `name` holds."""
+    require_plain(name, tree)
     sources: dict[str, str] = {}
     merged: dict[str, object] = {}
-    tree = _parse_file(name, text)
     if "graph" not in tree:  # a file may leave the models alone and change only its own keys
         default = _parse_file(DEFAULT_FILE, shipped(DEFAULT_FILE) or "")
         _merge(merged, {"graph": default.get("graph")}, f"file {DEFAULT_FILE}", sources)
@@ -142,26 +155,32 @@ def _read_file(file: Path | None) -> tuple[str, str]:
 
 
 def _parse_file(name: str, text: str) -> dict[str, object]:
-    try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not valid YAML: {_one_line(error)}") from None
+    tree = _from_yaml(text, name, "not valid YAML")
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(f"{name}: must hold named sections, not {type(tree).__name__}")
-    return {str(key): value for key, value in tree.items()}
+    return tree
+
+
+def _from_yaml(text: str, name: str, problem: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: {problem}: {_one_line(error)}") from None
+    except ValueError as error:  # no such date, or a number of thousands of digits
+        raise ConfigError(f"{name}: {problem}: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: {problem}: nested too deeply") from None
 
 
 def _from_variable(variable: str, text: str) -> dict[str, object]:
     path = variable[len(ENV_PREFIX) :].lower().split("__")
     if not all(path):
         raise ConfigError(f"{variable}: must look like {ENV_PREFIX}SECTION__KEY")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{variable}: not a YAML value: {_one_line(error)}") from None
-    return _nest(path, value)
+    tree = _nest(path, _from_yaml(text, variable, "not a YAML value"))
+    require_plain(variable, tree)
+    return tree
 
 
 def _nest(path: list[str], value: object) -> dict[str, object]:
@@ -226,9 +245,19 @@ def _source(sources: Mapping[str, str], key: str) -> str | None:
 
 
 def _mask(key: str, value: object) -> object:
-    if key not in SECRET_KEYS or value is None:
+    if value is None:
         return value
+    if key not in SECRET_KEYS:
+        return _without_secrets(key, value)
     return f"({len(value)} configured)" if isinstance(value, tuple) else "(configured)"
+
+
+def _without_secrets(key: str, value: object) -> object:
+    """Options of engines hold no keys; one that stands there all the same is refused, and not shown before."""
+    secret = key.startswith("graph.") and _SECRET.search(key) is not None
+    if isinstance(value, str) and (secret or _USER_IN_ADDRESS.search(value)):
+        return "(hidden)"
+    return value
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from engines.duplex.base import DuplexConfig, DuplexEngine
 from engines.duplex.registry import duplex_factory
 from engines.duplex.spec import DuplexSpec
+from engines.graph_values import wrong_option
 from engines.model_store import ModelStore
 from session_server.clock import Clock
-from session_server.errors import ConfigError, EngineFault, SessionServerError
+from session_server.errors import EngineFault, SessionServerError
 from session_server.media import NS_PER_S
 from session_server.observability.catalogue import SlotState
 from session_server.observability.metrics import Metrics
@@ -349,5 +350,5 @@ def engine_maker(spec: DuplexSpec, store: ModelStore) -> Callable[[], DuplexEngi
     try:
         create(spec.options, store)
     except ValueError as error:
-        raise ConfigError(f"graph.options: {error}") from error
+        raise wrong_option(error, "graph") from error
     return lambda: create(spec.options, store)

@@ -57,7 +57,7 @@ class RegisteredEngine:
         try:
             return self.factory(self.spec.engine_options, self.store)
         except ValueError as error:
-            raise ConfigError(f"graph.stages.{self.spec.stage.value}.options: {error}") from error
+            raise self.spec.wrong_option(error) from error
 
 
 def registered_engine(spec: StageSpec, store: ModelStore) -> Create:
@@ -76,7 +76,7 @@ def registered_streaming(spec: StageSpec, store: ModelStore) -> CreateStreaming:
         try:
             return create(spec.engine_options, store)
         except ValueError as error:
-            raise ConfigError(f"{where}.options: {error}") from error
+            raise spec.wrong_option(error) from error
 
     return make
 

@@ -22,6 +22,7 @@ from engines.base import (
 )
 from engines.model_files import TURN
 from engines.model_store import ModelStore
+from engines.options import WrongOption
 from engines.stepping import require_new, step_each
 
 Judge = Callable[[bytes], float]
@@ -73,8 +74,8 @@ class TurnStage:
 
 def create(options: Mapping[str, object], store: ModelStore) -> SteppedEngine:
     """Smart Turn v3.2; it takes no options."""
-    if options:
-        raise ValueError(f"the turn stage has no option {sorted(options)[0]!r}")
+    for name in options:
+        raise WrongOption(str(name), "unknown option; this engine has none")
 
     def load_model() -> Judge:
         from session_server.audio.turn_model import SmartTurn

@@ -189,5 +189,5 @@ def test_the_check_says_what_a_tick_costs_or_what_is_missing(spec: DuplexSpec) -
 
 
 def test_a_wrong_option_is_named_before_anything_starts() -> None:
-    with pytest.raises(ConfigError, match=r"graph.options: unknown engine option slot;"):
+    with pytest.raises(ConfigError, match=r"graph\.options\.slot: unknown option;"):
         host(DuplexSpec("sim.duplex", options={"slot": 1}), [])

@@ -167,6 +167,37 @@ async def test_a_refusal_fails_one_answer_with_its_reason(
     await engine.close()
 
 
+@pytest.mark.parametrize("status", [400, 404, 429, 502])
+async def test_a_page_of_html_or_a_hint_without_end_does_not_reach_a_client(
+    server: ChatServer, status: int
+) -> None:
+    async def script(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        page = f"<html><script>steal()</script><h1>Bad Gateway</h1>{'<p>nginx</p>' * 4000}"
+        headers = {"Retry-After": "9" * 5000}
+        return web.Response(status=status, text=page, content_type="text/html", headers=headers)
+
+    server.script = script
+    engine = await loaded(server)
+    said = await fails(engine)
+    assert "Bad Gateway nginx" in said
+    assert len(said) < 320
+    assert "<" not in said
+    assert "steal" not in said
+    assert "999" not in said
+    await engine.close()
+
+
+async def test_a_key_at_the_end_of_a_long_error_is_not_half_passed_on(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "topmost-hidden-0123456789")
+    engine = await loaded(server, api_key_env="MY_KEY")
+    for length in range(170, 201, 3):
+        server.script = server.refuse(400, "x" * length + " topmost-hidden-0123456789")
+        assert "topm" not in await fails(engine)
+    await engine.close()
+
+
 async def test_a_server_that_breaks_off_in_mid_answer_is_told_after_what_it_said(
     server: ChatServer,
 ) -> None:

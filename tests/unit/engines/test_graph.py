@@ -60,6 +60,17 @@ MISTAKES = [
     (("stages", "asr", "niceness"), 20, "graph.stages.asr.niceness"),
     (("stages", "asr", "niceness"), -1, "graph.stages.asr.niceness"),
     (("stages", "asr", "options"), [1], "graph.stages.asr.options"),
+    (("stages", "asr", "options"), [], "graph.stages.asr.options: must be a mapping, not []"),
+    (("stages", "asr", "options"), "", "graph.stages.asr.options: must be a mapping, not ''"),
+    (("stages", "asr", "options"), 0, "graph.stages.asr.options: must be a mapping, not 0"),
+    (("stages", "asr", "options"), {1: 2}, "graph.stages.asr.options: the name 1 must be text"),
+    (("stages", "asr", "device"), "", "graph.stages.asr.device: must name a device"),
+    (
+        ("stages", "asr"),
+        {"engine": "x", "device": "cuda", "options": {"device": "cpu"}},
+        "graph.stages.asr.device: options.device says it too",
+    ),
+    (("kind",), "cascade", "graph.kind: must be duplex, or left out"),
     (("edges",), {}, "graph.edges: must be a list"),
     (("edges",), [], "thinker -> talker is missing"),
     (("edges", 0, "capacity"), 0, "graph.edges[0].capacity"),
@@ -97,3 +108,15 @@ def test_an_engine_whose_package_is_absent_says_so():
     extra = {"odd.engine": "engines.no_such_family:create"}
     with pytest.raises(ConfigError, match=r"odd\.engine needs a package"):
         factory("odd.engine", extra)
+
+
+def test_a_number_too_long_to_print_is_refused_by_its_key():
+    for kind, key in (
+        ("stages", "graph.stages.asr.step_limit_s"),
+        ("duplex", "graph.tick_limit_s"),
+    ):
+        mapping = copy.deepcopy(GOOD)
+        mapping["stages"]["asr"]["step_limit_s"] = 10**5000
+        duplex = {"kind": "duplex", "engine": "sim.duplex", "tick_limit_s": 10**5000}
+        with pytest.raises(ConfigError, match=f"{key}: must be seconds in 0..3600, not .a int too"):
+            Graph.from_mapping(mapping if kind == "stages" else duplex)

@@ -110,9 +110,9 @@ def test_a_wrong_option_is_named(tmp_path: object) -> None:
     store = ModelStore()
     assert isinstance(create({"slots": 3}, store), DuplexEngine)
     for options, word in (
-        ({"slots": 0}, "slots must be at least 1"),
-        ({"slots": "8"}, "slots must be int"),
-        ({"slot": 8}, "unknown engine option slot"),
+        ({"slots": 0}, "slots: must be a whole number in 1..4096, not 0"),
+        ({"slots": "8"}, "slots: must be a whole number, not '8'"),
+        ({"slot": 8}, "slot: unknown option; known are answer_frames,"),
     ):
         with pytest.raises(ValueError, match=word):
             create(options, store)

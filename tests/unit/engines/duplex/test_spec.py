@@ -30,9 +30,14 @@ def test_the_shipped_files_hold(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"engine": ""}, "graph.engine: must name a duplex engine"),
-        ({"stages": {}}, "graph.stages: unknown key of a duplex graph"),
+        ({"engine": ""}, "graph.engine: must name an engine"),
+        ({"stages": {}}, "graph.stages: unknown key; known are engine, kind,"),
         ({"options": [1]}, "graph.options: must be a mapping"),
+        ({"options": []}, r"graph.options: must be a mapping, not \[\]"),
+        ({"options": ""}, "graph.options: must be a mapping, not ''"),
+        ({"options": 0}, "graph.options: must be a mapping, not 0"),
+        ({"options": {3: 4}}, "graph.options: the name 3 must be text"),
+        ({"kind": "simplex"}, "graph.kind: must be duplex, or left out"),
         ({"tick_limit_s": 0}, "graph.tick_limit_s: must be seconds"),
         ({"load_limit_s": True}, "graph.load_limit_s: must be seconds"),
     ],
