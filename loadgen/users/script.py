@@ -11,7 +11,7 @@ from typing import Protocol
 
 from loadgen.users.intents import Kind, Utterance
 
-NEVER = 1 << 62
+NEVER = 1 << 61
 
 
 class Wishes:

@@ -28,6 +28,10 @@ from loadgen.users.script import NEVER, Script, Wishes
 from loadgen.users.state import CONNECT_NS, FIRST_GUESS_NS, OWN_TAIL_NS, QUIET_NS, State
 from session_server.media import NS_PER_MS
 
+_PAUSING, _ASKING, _WAITING, _LISTENING, _DONE = (
+    State.PAUSING, State.ASKING, State.WAITING, State.LISTENING, State.DONE,
+)  # fmt: skip
+
 
 class VirtualUser:
     """One user of one connection. `ids` are shared by all users of a server."""
@@ -60,7 +64,7 @@ class VirtualUser:
 
     @property
     def done(self) -> bool:
-        return self.state is State.DONE
+        return self.state is _DONE
 
     @property
     def turns_ended(self) -> int:
@@ -74,7 +78,7 @@ class VirtualUser:
 
     def on_time(self, now: int) -> Sequence[Intent]:
         """The time has come, or is a little past."""
-        if self.state is State.DONE:
+        if self.state is _DONE:
             return ()
         out = self._listener.report(now)
         if now >= self._due:
@@ -87,11 +91,11 @@ class VirtualUser:
         return out
 
     def handle(self, event: events.UserEvent, now: int) -> Sequence[Intent]:
-        if self.state is State.DONE:
+        if self.state is _DONE:
             return ()
         if type(event) is events.Audio:
             answer = self._listener.audio(event, now)
-            if answer is not None and answer is self._answer and self.state is State.WAITING:
+            if answer is not None and answer is self._answer and self.state is _WAITING:
                 self._due = min(self._due, self._listener.sounds_at(answer))
             return ()
         out = self._reactions[type(event)](event, now) or ()
@@ -155,14 +159,14 @@ class VirtualUser:
         self._finish(now)
 
     def _committed(self, event: events.Committed, now: int) -> None:
-        if self.state in (State.ASKING, State.WAITING):
+        if self.state in (_ASKING, _WAITING):
             self._notes.committed(event, now)
 
     def _created(self, event: events.ResponseCreated, now: int) -> None:
         self._listener.created(event, now)
-        if self.state is State.PAUSING:
+        if self.state is _PAUSING:
             self._notes.noise_answered()
-        if self.state not in (State.ASKING, State.WAITING):
+        if self.state not in (_ASKING, _WAITING):
             return
         turn = self._notes.turn
         if now < turn.u1:
@@ -178,9 +182,9 @@ class VirtualUser:
     def _review(self, now: int) -> None:
         """See what has become of the answers."""
         self._notes.watch(now)
-        if self.state is State.WAITING:
+        if self.state is _WAITING:
             self._waiting(now)
-        elif self.state is State.LISTENING:
+        elif self.state is _LISTENING:
             self._listening(now)
 
     def _waiting(self, now: int) -> None:
@@ -330,10 +334,10 @@ class VirtualUser:
 
     def _make_noise(self, now: int) -> None:
         self._noise_at = now + self._script.noise_apart_ns()
-        silent = self.state in (State.PAUSING, State.WAITING, State.LISTENING)
+        silent = self.state in (_PAUSING, _WAITING, _LISTENING)
         utterance = self._say(Kind.FALSE_START, now) if silent and now >= self._voice_ends else None
         if utterance is not None:
-            heard = self._answer if self.state is State.LISTENING else None
+            heard = self._answer if self.state is _LISTENING else None
             self._notes.made_noise(heard, now + utterance.onset_ns)
 
     # -- how turns and sessions end
@@ -377,18 +381,18 @@ class VirtualUser:
         """When something is to be done next."""
         state, answer, listener = self.state, self._answer, self._listener
         due = self._deadline
-        if state is State.DONE:
+        if state is _DONE:
             self._due = NEVER
             return
-        if state is State.PAUSING:
+        if state is _PAUSING:
             due = max(self._next, self._voice_ends)
             if due <= now and not listener.quiet(now):
                 due = min(now + QUANTUM_NS, self._deadline)
-        elif state is State.ASKING:
+        elif state is _ASKING:
             due = self._notes.turn.u1
         elif answer is not None:
             ends = listener.heard_out_at(answer)
-            if state is State.WAITING:
+            if state is _WAITING:
                 due = min(ends, self._deadline, listener.sounds_at(answer))
             else:
                 due = min(ends, self._interrupt_at, self._leave_at, self._stalled_at(answer))

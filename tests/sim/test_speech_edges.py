@@ -11,7 +11,7 @@ from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, TurnDetection, TurnMode
 from session_server.ids import SequentialIds
 from session_server.media import NS_PER_MS, NS_PER_S, WordSpan
-from session_server.runtime.simulation.network import Path
+from session_server.runtime.simulation.network import Noise, Path
 from session_server.runtime.simulation.spec import NetworkModel
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import VirtualLoop
@@ -34,7 +34,7 @@ class _Bench:
         )
         self.ears = SpeechEdges(
             self.loop,
-            Path(_CALM, random.Random(0)),
+            Path(_CALM, Noise(random.Random(0))),
             self.handle,
             lambda: self.core.state,
             detection,

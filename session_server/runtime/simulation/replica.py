@@ -42,7 +42,7 @@ from session_server.runtime.simulation.host_records import HostRecords, KvRecord
 from session_server.runtime.simulation.host_setup import graph_of, scheduler_params
 from session_server.runtime.simulation.known_costs import teach
 from session_server.runtime.simulation.kv_link import attach_pool
-from session_server.runtime.simulation.network import Path
+from session_server.runtime.simulation.network import Noise, Path
 from session_server.runtime.simulation.records import ReplicaRecords
 from session_server.runtime.simulation.seat import NewOccupant, Seat, nobody
 from session_server.runtime.simulation.sim_session import SimSession
@@ -250,13 +250,13 @@ class Replica:
         spec = self._spec
         self._opened += 1
         name = f"s{slot}_{self._opened}"
-        rng = random.Random(f"{self._seed}/{name}")
+        noise = Noise(random.Random(f"{self._seed}/{name}"))
         traced = self._traced(slot)[0] if spec.workload.trace is not None else None
-        seat = Seat(slot, self.loop, Path(spec.network, rng), self._user_left, traced)
+        seat = Seat(slot, self.loop, Path(spec.network, noise), self._user_left, traced)
         seat.occupant = self._new_occupant(seat, random.Random(f"{self._seed}/{name}/user"))
         seat.session = SimSession(
             name, self.loop, self.host.post, seat, self._settings, self._core, self._new_id,
-            Path(spec.network, rng), seat.uplink, self.handover_ns, self._recorder, spec.release_ms,
+            Path(spec.network, noise), seat.uplink, self.handover_ns, self._recorder, spec.release_ms,
         )  # fmt: skip
         self._sessions[name] = seat.session
         self.seats.append(seat)
