@@ -31,6 +31,7 @@ _PRIOR_NS = {
 }
 """Step times before anything was measured."""
 _FIRST_CLAUSE_TOKENS = 8
+_THINKER, _TALKER = Stage.THINKER, Stage.TALKER
 
 
 class StepEstimates:
@@ -83,6 +84,9 @@ class PathEstimates:
         self._runners = runners
         self._costs = costs
         self._smallest_chunk_ns = smallest_chunk_ns
+        self._ways: dict[tuple[Stage, bool], list[tuple[int, StepEstimates]]] = {}
+        """From each stage down: how many steps of which; as long as the talker is of the same kind."""
+        self._streaming = False
         self._paths: dict[tuple[Stage, bool], int] = {}
         self._observations = 0
 
@@ -97,18 +101,25 @@ class PathEstimates:
         return known
 
     def _path_ns(self, stage: Stage, first: bool) -> int:
-        total = 0
-        for below in SPEECH_STAGES[SPEECH_STAGES.index(stage) :]:
-            if below in self._runners:
-                total += self._steps(below, first) * self.step_ns(below, self._smallest_chunk_ns)
+        streaming = self._runners[_TALKER].streams_text
+        if streaming is not self._streaming:  # it has been loaded
+            self._streaming = streaming
+            self._ways.clear()
+        way = self._ways.get((stage, first))
+        if way is None:
+            below = SPEECH_STAGES[SPEECH_STAGES.index(stage) :]
+            way = [(self._steps(s, first), self.steps[s]) for s in below if s in self._runners]
+            self._ways[stage, first] = way
+        audio_ns, total = self._smallest_chunk_ns, 0
+        for steps, estimates in way:
+            total += steps * estimates.ns(audio_ns)
         return total
 
     def _steps(self, stage: Stage, first: bool) -> int:
         """Steps until something leaves the stage: a clause of tokens, or a chunk of frames made one by one."""
-        streaming = self._runners[Stage.TALKER].streams_text
-        if stage is Stage.THINKER and first and not streaming:
+        if stage is _THINKER and first and not self._streaming:
             return _FIRST_CLAUSE_TOKENS
-        if stage is Stage.TALKER and streaming:
+        if stage is _TALKER and self._streaming:
             return max(1, self._smallest_chunk_ns // unit_ns(self._runners[stage]))
         return 1
 

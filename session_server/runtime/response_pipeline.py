@@ -34,6 +34,7 @@ from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
 Speaking = SpeechPath | StreamedSpeechPath
+_THINKER, _TALKER = Stage.THINKER, Stage.TALKER
 _AUDIO_TOKENS_PER_S = 20
 """The Realtime protocol counts one output audio token for 50 ms."""
 
@@ -182,7 +183,7 @@ class ResponsePipeline:
         params = self._stages.params
         step = Step(
             self._key,
-            self._stages.estimates.path_ns(Stage.THINKER, first=self.times.first_clause_ns is None),
+            self._stages.estimates.path_ns(_THINKER, first=self.times.first_clause_ns is None),
             below,
             units=params.prefill_tokens if self._opening else 1,
             opening=self._opening,
@@ -218,7 +219,7 @@ class ResponsePipeline:
     def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
         if self.ended:
             return
-        if stage is Stage.THINKER:
+        if stage is _THINKER:
             self._on_token(result, now)
         elif self.speech is not None:
             self.speech.on_result(stage, result, now)
@@ -226,7 +227,7 @@ class ResponsePipeline:
             return
         if self._think_done:
             self._finish_if_done()
-        elif stage is not Stage.TALKER or not self._keeps_place():
+        elif stage is not _TALKER or not self._keeps_place():
             self._offer_thinker(now)
 
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:

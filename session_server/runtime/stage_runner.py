@@ -39,6 +39,7 @@ from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Choice, WorkItem
 
 _LOG = logging.getLogger(__name__)
+_IDLE = RunnerState.IDLE
 _IDLE_STEPS = 256
 """Steps in a row that may bring nothing before the job counts as stuck."""
 
@@ -197,13 +198,13 @@ class StageRunner:
 
     def kick(self) -> None:
         """Decide once all that is ready in this turn of the loop has been said."""
-        if not self._kicked and self.state is RunnerState.IDLE:
+        if not self._kicked and self.state is _IDLE:
             self._kicked = True
             self._loop.call_soon(self._decide)
 
     def _decide(self) -> None:
         self._kicked = False
-        if self.state is not RunnerState.IDLE or self._worker is None or self.capabilities is None:
+        if self.state is not _IDLE or self._worker is None or self.capabilities is None:
             return
         free = self._jobs.free_slots(self.capabilities.slots)
         moving = self._jobs.owes_a_move  # work waits for it: it does not wait for a step in turn

@@ -39,6 +39,7 @@ from session_server.scheduler.credits import Credits
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 
+_TALKER, _VOCODER = Stage.TALKER, Stage.VOCODER
 _MARGIN = 10
 """A chunk comes earlier than it must by this part of what is ahead of the listener: steps may take three times as long."""
 
@@ -180,7 +181,7 @@ class StreamedSpeechPath:
             return
         step = Step(
             self._key,
-            self._stages.estimates.path_ns(Stage.TALKER, first=False),
+            self._stages.estimates.path_ns(_TALKER, first=False),
             self._gathered * self._unit_ns,
             room_ns=self._unit_ns,
             ahead_ns=self._lead.ns if self._lead is not None else None,
@@ -205,7 +206,7 @@ class StreamedSpeechPath:
             return
         step = Step(
             self._key,
-            self._stages.estimates.path_ns(Stage.VOCODER, first=False),
+            self._stages.estimates.path_ns(_VOCODER, first=False),
             units=size,
             unit_ns=self._unit_ns,
             started=self._vocoder.is_started(self._key),
@@ -287,9 +288,9 @@ class StreamedSpeechPath:
     def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
         if self._ended:
             return
-        if stage is Stage.TALKER:
+        if stage is _TALKER:
             self._on_frames(result)
-        elif stage is Stage.VOCODER:
+        elif stage is _VOCODER:
             self._on_pcm(result, now)
         else:
             raise ValueError(f"no such stage in the speech path: {stage}")
