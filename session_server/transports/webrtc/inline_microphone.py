@@ -1,12 +1,15 @@
 """The microphone of the cheap path: each packet is decoded to 16 kHz as it comes, on the event loop, without aiortc's jitter
 buffer, decoder thread and queues.
 
+Where nothing at all comes for AHEAD_AFTER_S, 20 ms are made up before there is evidence of a loss: several packets lost in a row, and
+the one after them late, would else be a stop of over 100 ms. A network that only stood still loses the sound of one packet by it.
+
 Owns one call's reorder window, time line and decoder. Packets come by one of two ways: from aiortc's receiver, whose handler is
 replaced; or, where the payload type cannot be taken for RTCP, from the socket itself, before aiortc sees them. aiortc's
 statistics go on being fed: without them the client gets no receiver reports. Other payload types (telephone events, redundancy)
 and what is no Opus packet are ignored.
 
-Bounds: a few packets in the window, MAX_SOURCES entries of statistics, `Allowance` for audio faster than real time. What goes
+Bounds: a few packets in the window, statistics as `reception` says, `Allowance` for audio faster than real time. What goes
 wrong here ends this call alone, by `failed`. Private names: `contract`. Units: seconds of the event loop's clock.
 """
 
@@ -27,20 +30,17 @@ from session_server.media import INPUT_RATE
 from session_server.transports.webrtc import libopus
 from session_server.transports.webrtc.limits import RTP_CLOCK
 from session_server.transports.webrtc.mic_line import Allowance, Do, MicLine, Stretch, packet_ticks
-from session_server.transports.webrtc.reorder import Incoming, Ordered, ReorderWindow
+from session_server.transports.webrtc.reception import bound_jitter, room_for_one
+from session_server.transports.webrtc.reorder import PATIENCE_S, Incoming, Ordered, ReorderWindow
 
-MAX_SOURCES = 16
+AHEAD_AFTER_S = 0.09
 _LEAST_DIRECT = 96
 """From here on payload types are dynamic, and their second byte is never that of RTCP."""
 
-_MAX_JITTER_Q4 = (2**32 - 1) << 4
-"""What a receiver report can say: its task dies of more, and time stamps that swing make more of it."""
+_TIMER_S = 0.002
+"""How much too early a loop may call."""
 
 _HEADER = struct.Struct("!BBHLL")
-
-
-class TooManySources(Exception):
-    """A client that sends as ever new sources."""
 
 
 class _Seen:
@@ -72,6 +72,8 @@ class InlineMicrophone:
         self._decoder = libopus.Decoder(INPUT_RATE)
         self._payload_types: frozenset[int] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
+        self._quiet_timer: asyncio.TimerHandle | None = None
+        self._played_at = self._longest_wait_s = 0.0
         self._closed = False
         self._receive = receiver.receive
         self._receiver.receive = self._begin
@@ -85,6 +87,8 @@ class InlineMicrophone:
             return
         self._closed = True
         self._disarm()
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
         self._decoder.close()
         self._receiver._handle_rtp_packet = _ignore
         if self._connection is not None:
@@ -147,12 +151,10 @@ class InlineMicrophone:
         streams = self._receiver._RTCRtpReceiver__remote_streams
         stream = streams.get(source)
         if stream is None:
-            if len(streams) >= MAX_SOURCES:
-                raise TooManySources(f"more than {MAX_SOURCES} sources in one call")
+            room_for_one(streams)
             stream = streams[source] = StreamStatistics(RTP_CLOCK)
-        stream.add(_Seen(sequence, timestamp))
-        counted = cast("Any", stream)
-        counted._jitter_q4 = min(counted._jitter_q4, _MAX_JITTER_Q4)
+        stream.add(cast("Any", _Seen(sequence, timestamp)))
+        bound_jitter(stream)
 
     def _expire(self) -> None:
         self._timer = None
@@ -166,10 +168,36 @@ class InlineMicrophone:
         sound = b"".join(self._sound(ordered, now) for ordered in ready)
         if sound:
             self._hear(sound, INPUT_RATE)
+        if ready:
+            self._played_at = now
+            self._longest_wait_s = self._wait_s(ready[-1])
+            if self._quiet_timer is None and not self._closed:
+                at = now + self._longest_wait_s
+                self._quiet_timer = self._loop.call_at(at, self._look_for_quiet)
         self._disarm()
         deadline = self._window.deadline
         if deadline is not None and not self._closed:
             self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _wait_s(self, ordered: Ordered) -> float:
+        """How long nothing may come after this packet: longer where packets are longer."""
+        packet_s = packet_ticks(ordered.packet.payload) / RTP_CLOCK
+        return max(AHEAD_AFTER_S, packet_s + PATIENCE_S)
+
+    def _look_for_quiet(self) -> None:
+        """One timer that is seldom set, instead of one that every packet sets."""
+        self._quiet_timer = None
+        now = self._loop.time()
+        due = self._played_at + self._longest_wait_s
+        if now < due - _TIMER_S:
+            self._quiet_timer = self._loop.call_at(due, self._look_for_quiet)
+            return
+        try:
+            stretch = self._line.ahead()
+            if stretch is not None and self._affordable([stretch], now):
+                self._hear(self._stretch(stretch), INPUT_RATE)
+        except Exception as fault:
+            self._broke(fault)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -198,10 +226,14 @@ class InlineMicrophone:
             case Do.RECOVER:
                 return self._recovered(stretch.payload, samples)
             case Do.DECODE:
-                try:
-                    return self._decoder.decode(stretch.payload)
-                except libopus.OpusError:
-                    return self._decoder.conceal(samples)
+                sound = self._decoded(stretch.payload, samples)
+                return sound[2 * (stretch.sounded * INPUT_RATE // RTP_CLOCK) :]
+
+    def _decoded(self, payload: bytes, samples: int) -> bytes:
+        try:
+            return self._decoder.decode(payload)
+        except libopus.OpusError:
+            return self._decoder.conceal(samples)
 
     def _recovered(self, following: bytes, samples: int) -> bytes:
         try:

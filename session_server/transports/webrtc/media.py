@@ -26,6 +26,7 @@ from session_server.transports.webrtc.microphone import listen
 from session_server.transports.webrtc.opus import new_encoder
 from session_server.transports.webrtc.paced_track import PacedTrack
 from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.reception import watch_over_reports
 from session_server.transports.webrtc.rtp_clock import RtpClock
 from session_server.transports.webrtc.ticker import Ticker
 
@@ -196,6 +197,7 @@ class _StockAudio(_Audio):
         self._failed = listener.audio_failed
         self._track = PacedTrack(playout, new_encoder(), self._left)
         self._track.sender = peer.addTrack(self._track)
+        watch_over_reports(peer.getTransceivers()[0].receiver, listener.audio_failed)
 
     @property
     def clock(self) -> RtpClock:

@@ -7,6 +7,9 @@ Each packet says where it belongs by its timestamp. What is missing before it is
 * silence, where the client sent nothing (a microphone that stops in silence), and beyond MOST_MADE_UP;
 * left out, if it is longer than LONGEST_HOLE or the stream has begun anew: the time line goes on without it.
 
+Where nothing at all comes for a while, AHEAD is made up before there is evidence of a loss (`ahead`), once. What comes later for
+that stretch is decoded, for the decoder's sake, and its sound is left out.
+
 Audio that a client sends faster than real time is bounded (`Allowance`): decoding it costs the other calls their time.
 
 Pure. Lengths are ticks of the RTP clock (48 kHz) unless they say seconds.
@@ -26,6 +29,10 @@ MOST_MADE_UP = RTP_CLOCK * 120 // 1000
 STEP = RTP_CLOCK * 25 // 10_000
 """2.5 ms: what Opus counts in."""
 
+AHEAD = RTP_CLOCK // 50
+LONGEST_DTX_BYTES = 2
+"""A client that stops in silence says so with a packet no longer than this (RFC 6716, 3.1)."""
+
 _SILK_OR_HYBRID = ((480, 960, 1920, 2880),) * 3 + ((480, 960, 480, 960),)
 _CELT = (120, 240, 480, 960)
 _LONGEST_PACKET = MOST_MADE_UP
@@ -41,11 +48,13 @@ class Do(enum.Enum):
 
 
 class Stretch(NamedTuple):
-    """A tuple: there are fifty a second. `payload`: what is decoded, or what follows the lost part."""
+    """A tuple: there are fifty a second. `payload`: what is decoded, or what follows the lost part. `sounded`: so much of its
+    beginning has been made up already, and is not to sound again."""
 
     do: Do
     ticks: int
     payload: bytes = b""
+    sounded: int = 0
 
 
 def packet_ticks(payload: bytes) -> int:
@@ -65,18 +74,36 @@ class MicLine:
 
     def __init__(self) -> None:
         self._expected: int | None = None
+        self._ahead = 0
+        """What was made up without evidence, and may still come."""
+        self._goes_on = False
 
     def stretches(self, ordered: Ordered) -> Iterator[Stretch]:
         """What to play for a packet, in order."""
         packet = ordered.packet
         ticks = packet_ticks(packet.payload)
         expected, self._expected = self._expected, packet.timestamp + ticks
-        hole = 0
+        ahead, self._ahead = self._ahead, 0
+        self._goes_on = len(packet.payload) > LONGEST_DTX_BYTES
+        hole = sounded = 0
         if expected is not None and not ordered.restarted:
             hole = wrapped(packet.timestamp - expected, 32)
+            if -ahead <= hole < 0:
+                sounded = min(-hole, ticks)
+                if sounded == ticks:  # another packet may belong there
+                    self._expected, self._ahead = expected, -hole - ticks
         if STEP <= hole <= LONGEST_HOLE:
             yield from _filling(hole, packet.payload, lost=ordered.lost > 0)
-        yield Stretch(Do.DECODE, ticks, packet.payload)
+        yield Stretch(Do.DECODE, ticks, packet.payload, sounded)
+
+    def ahead(self) -> Stretch | None:
+        """What to play where nothing has come for long; None: that has been done, or the client sends nothing in silence."""
+        if self._expected is None or self._ahead or not self._goes_on:
+            return None
+        self._expected += AHEAD
+        self._ahead = AHEAD
+        self._goes_on = False
+        return Stretch(Do.CONCEAL, AHEAD)
 
 
 def _filling(hole: int, following: bytes, *, lost: bool) -> Iterator[Stretch]:

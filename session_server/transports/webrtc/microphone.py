@@ -1,12 +1,14 @@
 """The incoming track: decoded frames to mono PCM on one gapless time line.
 
 A hole in the stream's time stamps (lost packets, a microphone that sends nothing in silence) is filled with silence up to
-LONGEST_HOLE_S; beyond that the time line goes on without it. Every frame is taken at once: a track that nobody reads would
-keep them all.
+LONGEST_HOLE_S; beyond that the time line goes on without it. How much a client may bring that way is bounded (`Allowance`): time
+stamps that swing would else make seconds of silence out of every packet. Every frame is taken at once: a track that nobody
+reads would keep them all.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import av
@@ -14,20 +16,28 @@ import numpy as np
 from aiortc import MediaStreamTrack
 from aiortc.mediastreams import MediaStreamError
 
+from session_server.transports.webrtc.mic_line import Allowance
+
 LONGEST_HOLE_S = 2.0
 _LEAST_HOLE_S = 0.001
 
 
 async def listen(track: MediaStreamTrack, hear: Callable[[bytes, int], None]) -> None:
     """Hand on what comes, s16le mono with its rate, until the track ends."""
-    line = _TimeLine()
+    loop, line = asyncio.get_running_loop(), _TimeLine()
+    allowance = Allowance(loop.time())
     while True:
         try:
             frame = await track.recv()
         except MediaStreamError:
             return
         if isinstance(frame, av.AudioFrame):
-            hear(line.hole_before(frame) + _mono(frame), frame.sample_rate)
+            rate, now = frame.sample_rate, loop.time()
+            hole, sound = line.hole_before(frame), _mono(frame)
+            if allowance.take((len(hole) + len(sound)) / (2 * rate), now):
+                hear(hole + sound, rate)
+            elif allowance.take(len(sound) / (2 * rate), now):
+                hear(sound, rate)
 
 
 async def discard(track: MediaStreamTrack) -> None:

@@ -167,7 +167,7 @@ def over(network: Network, packets: list[bytes], start: int = 65_500) -> Ear:
         for at, number in sorted(coming):
             await asyncio.sleep(at - loop.time())
             await ear.packet(number, packets[number], start=start)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.085)  # until what waits has come out, and before anything is made up
         microphone.release()
 
     run_jumping(play())

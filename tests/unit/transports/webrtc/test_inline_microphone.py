@@ -14,9 +14,9 @@ import pytest
 from aiortc.rtp import RtcpReceiverInfo
 
 from session_server.media import INPUT_RATE
-from session_server.transports.webrtc.inline_microphone import MAX_SOURCES
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.mic_line import Allowance
+from session_server.transports.webrtc.reception import MAX_SOURCES
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.lossy_line import (
     FRAME_BYTES,
@@ -95,7 +95,7 @@ def in_order(steps: Any) -> Ear:
     async def play() -> None:
         microphone = await ear.open()
         await steps(ear)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.085)  # until what waits has come out, and before anything is made up
         microphone.release()
         microphone.release()
 
@@ -333,3 +333,45 @@ def test_payload_types_that_could_be_rtcp_come_by_the_receiver():
             assert (connection.data_received != before) is direct
 
     run_jumping(play())
+
+
+def arriving(*times: tuple[float, int]) -> Ear:
+    """Packets of a second of speech, by their number, at those instants."""
+    packets = encoded(speech(1))
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        microphone = await ear.open()
+        for at, number in times:
+            await asyncio.sleep(at - loop.time())
+            await ear.packet(number, packets[number])
+        await asyncio.sleep(0.5)
+        microphone.release()
+
+    ear = Ear()
+    run_jumping(play())
+    assert ear.faults == []
+    return ear
+
+
+def test_three_packets_lost_in_a_row_and_a_late_one_after_them_are_no_stop_of_over_100_ms():
+    head, tail = [(0.02 * k, k) for k in range(5)], [(0.02 * k, k) for k in range(10, 20)]
+    ear = arriving(*head, (0.19, 8), (0.192, 9), *tail)
+    assert ear.longest_stop() <= 0.1
+    assert len(ear.pcm) == FRAME_BYTES * 21, "20 packets, and what was made up after the last one"
+
+
+def test_a_network_that_stood_still_costs_the_sound_of_one_packet_and_the_line_stays_whole():
+    whole = [(0.02 * k, k) for k in range(20)]
+    late = [(max(at, 0.25) if number >= 5 else at, number) for at, number in whole]
+    smooth, stalled = arriving(*whole), arriving(*late)
+    assert len(stalled.pcm) == len(smooth.pcm)
+    kept = slice(0, 5 * FRAME_BYTES)
+    assert stalled.pcm[kept] == smooth.pcm[kept]
+    ours, theirs = (np.frombuffer(e.pcm[6 * FRAME_BYTES : 20 * FRAME_BYTES], "<i2").astype(float) for e in (stalled, smooth))  # fmt: skip
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.9
+
+
+def test_a_microphone_that_stops_sending_adds_20_ms_and_no_more():
+    ear = arriving(*[(0.02 * k, k) for k in range(10)])
+    assert len(ear.pcm) == FRAME_BYTES * 11

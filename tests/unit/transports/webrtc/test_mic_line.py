@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from session_server.transports.webrtc.mic_line import (
+    AHEAD,
     LONGEST_HOLE,
     MOST_MADE_UP,
     Allowance,
@@ -116,3 +117,58 @@ def test_more_than_real_time_and_a_burst_is_never_allowed(asked: list[tuple[floa
 def test_a_client_in_real_time_is_always_allowed():
     allowance = Allowance(0.0)
     assert all(allowance.take(0.02, k * 0.02) for k in range(5000))
+
+
+def test_what_was_made_up_before_there_was_evidence_does_not_sound_twice():
+    line = MicLine()
+    list(line.stretches(at(0)))
+    assert line.ahead() == (Do.CONCEAL, AHEAD, b"", 0)
+    assert line.ahead() is None, "once only"
+    assert [(s.do, s.ticks, s.sounded) for s in line.stretches(at(960))] == [(Do.DECODE, 960, 960)]
+    assert [(s.do, s.ticks, s.sounded) for s in line.stretches(at(1920))] == [(Do.DECODE, 960, 0)]
+
+
+def test_after_a_stretch_that_was_made_up_the_rest_of_the_hole_is_filled():
+    line = MicLine()
+    list(line.stretches(at(0)))
+    line.ahead()
+    found = [(s.do, s.ticks, s.sounded) for s in line.stretches(at(4 * 960, 3))]
+    assert found == [(Do.RECOVER, 2 * 960, 0), (Do.DECODE, 960, 0)]
+
+
+def test_nothing_is_made_up_for_a_client_that_stops_in_silence_or_has_not_begun():
+    line = MicLine()
+    assert line.ahead() is None
+    list(line.stretches(at(0)))
+    list(line.stretches(at(960, payload=VOICE[:2])))
+    assert line.ahead() is None
+
+
+SHORT = bytes([0, 7, 7])
+"""10 ms."""
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from([VOICE, SHORT]), st.integers(0, 6), st.booleans(), st.booleans()),
+        min_size=1,
+        max_size=30,
+    ),
+    start=st.integers(0, 2**32 - 1),
+)
+def test_the_line_is_whole_whatever_is_made_up_ahead(
+    steps: list[tuple[bytes, int, bool, bool]], start: int
+):
+    """Each step: packets are lost or late, perhaps 20 ms are made up meanwhile, then one comes."""
+    line, now, sounding = MicLine(), start, 0
+    list(line.stretches(at(start)))
+    now += 960
+    for payload, lost, made_up, late in steps:
+        ahead = line.ahead() if made_up else None
+        sounding += 0 if ahead is None else ahead.ticks
+        now += 0 if late else 960 * lost
+        found = list(line.stretches(at(now, 0 if late else lost, payload=payload)))
+        sounding += sum(s.ticks - s.sounded for s in found)
+        now += packet_ticks(payload)
+    over = sounding - (now - start - 960)
+    assert 0 <= over <= AHEAD, "what is made up is at most that far ahead of what came"

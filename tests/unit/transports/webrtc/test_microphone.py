@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from aiortc.mediastreams import MediaStreamError
 
+from session_server.transports.webrtc.mic_line import Allowance
 from session_server.transports.webrtc.microphone import discard, listen
 
 pytestmark = pytest.mark.unit
@@ -75,3 +76,16 @@ async def test_an_unwanted_track_is_read_to_its_end():
     track = Track([frame(n) for n in range(50)])
     await discard(track)
     assert not track.frames
+
+
+@pytest.mark.asyncio
+async def test_time_stamps_that_swing_do_not_make_silence_without_end():
+    pieces = 0
+
+    def hear(pcm: bytes, rate: int) -> None:
+        nonlocal pieces
+        pieces += len(pcm)
+
+    swinging = [frame(40 * number + (number % 2)) for number in range(400)]
+    await listen(Track(swinging), hear)
+    assert pieces / (2 * RATE) <= Allowance.BURST_S + 0.1
