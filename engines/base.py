@@ -42,6 +42,17 @@ class Stage(enum.Enum):
     __hash__ = object.__hash__  # members are single: the name need not be hashed at each look-up
 
 
+HOST = "host"
+"""This machine's processors."""
+ELSEWHERE = "elsewhere"
+"""Another machine, or a server that is not this one's."""
+
+
+def device_place(device: str) -> str:
+    """What `Capabilities.runs_on` says for an engine whose option `device` is that, in torch's words."""
+    return HOST if device.partition(":")[0] == "cpu" else device
+
+
 class JobKey(NamedTuple):
     """Names a job. `part` counts a response's jobs of one stage (clauses) from 0; `work` is the response's
     id, or that of a recognition; ids are never reused, so a late result cannot land elsewhere."""
@@ -92,6 +103,9 @@ class Capabilities:
     hears: bool = False
     token_bytes: int = 0
     """Size of one context token's state, where `can_export`."""
+    runs_on: str = HOST
+    """Where its work is done: HOST, ELSEWHERE, or the name of a device (`cuda:1`). Only what is done on the host takes of its
+    processors."""
     own_thread: bool = False
     """All of a step's work is done on the thread that calls it: what the step costs a processor is that thread's time,
     however long it waited for one."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from engines.base import Capabilities, JobKey, Stage, ThinkJob, TokenOutput
+from engines.base import ELSEWHERE, Capabilities, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
 from engines.read_stream import ReadStream
 from engines.remote.chat_reply import ChatReply, ServerSays
@@ -85,6 +85,7 @@ class RemoteThinker:
             Stage.THINKER,
             max_batch=self._options.answers,
             context_tokens=self._options.context_tokens,
+            runs_on=ELSEWHERE,
             warms=self._options.warm,
         )
 

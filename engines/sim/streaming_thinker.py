@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engines.answer_stream import AnswerStream
-from engines.base import Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
+from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
-from engines.options import Count, Within, by_type
+from engines.options import Count, Text, Within, by_type
 from engines.sim.behaviour import SimOptions, SimulatedFault
 from engines.sim.prefix_cache import PrefixCache
 from engines.sim.thinker import Words, scripted_answer, tokens_of
@@ -35,7 +35,7 @@ _WHENEVER_NS = 1 << 62
 @dataclass(frozen=True, slots=True)
 class StreamingThinkerOptions(SimOptions):
     """`kv_tokens`: tokens of state that the figure `kv_used` is a share of. `holds`, `reprioritises`, `warms`: what it shall be
-    able to do, to try how the server does without."""
+    able to do, to try how the server does without; `runs_on`: where it says that it works."""
 
     base_s: float = 0.0094
     per_item_s: float = 0.001
@@ -50,6 +50,7 @@ class StreamingThinkerOptions(SimOptions):
     holds: bool = True
     reprioritises: bool = True
     warms: bool = True
+    runs_on: Text = HOST
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ class SimStreamingThinker:
             context_tokens=o.context_tokens,
             holds=o.holds,
             reprioritises=o.reprioritises,
+            runs_on=o.runs_on,
             warms=o.warms,
         )
 

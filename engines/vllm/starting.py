@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from engines.base import HOST
 from engines.model_store import ModelStore
 from engines.vllm import names
 from engines.vllm.convert import SMOLLM, converted
@@ -149,6 +150,13 @@ def arguments(options: VllmOptions, model: str) -> dict[str, object]:
             "dtype": "bfloat16" if options.dtype == "auto" else options.dtype,
         }
     return given | dict(options.engine)
+
+
+def place() -> str:
+    """Where a vLLM that is started works."""
+    from vllm.platforms import current_platform
+
+    return HOST if current_platform.is_cpu() else "gpu"
 
 
 def _set_environment(options: VllmOptions) -> None:

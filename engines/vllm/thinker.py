@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.answer_length import AnswerLength, answer_length
-from engines.base import Capabilities, JobKey, Stage, ThinkJob
+from engines.base import HOST, Capabilities, JobKey, Stage, ThinkJob
 from engines.model_store import ModelStore
 from engines.read_stream import ReadStream
 from engines.streaming import AnswerFailed, Pace
@@ -69,6 +69,7 @@ class VllmThinker:
         self._control: ControlChannel | None = None
         self._answers: dict[JobKey, _Answer] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._runs_on = HOST
         self._failure: str | None = "vllm.thinker is not loaded"
         self._prompt_tokens = self._cached_tokens = 0
 
@@ -81,12 +82,14 @@ class VllmThinker:
             holds=self._options.pacing != "none",
             reprioritises=self._options.pacing == "scheduler",
             warms=True,
+            runs_on=self._runs_on,
         )
 
     async def load(self) -> None:
         if self._engine is not None:
             return
         self._engine = await asyncio.to_thread(starting.start, self._options, self._store)
+        self._runs_on = starting.place()
         self._prompts = ChatPrompt(self._engine.get_tokenizer(), self._options)
         if self._options.pacing == "scheduler":
             self._control = ControlChannel(self._call, self._is_open, self._died)

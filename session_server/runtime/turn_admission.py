@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from engines.base import Stage
+from engines.base import HOST, Stage
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, chunk_shape, unit_ns
 from session_server.runtime.processors import usable_cpus
@@ -136,7 +136,7 @@ class TurnGate:
         speaking = wanted * self._demand.pace
         beside = self._beside(len(self._demand) + newcomers, loads)
         load = self._rule.load(speaking, loads, beside) / self._headroom.share
-        answers = sum(load.busy(speaking) for load in loads)
+        answers = self._rule.host_work(speaking, loads)
         return Prediction(load, answers, beside, self._rule.capacity * self._headroom.share)
 
     def _knows_enough(self, now: int) -> bool:
@@ -161,7 +161,7 @@ class TurnGate:
         """Cores that so many sessions take beside their answers; 0 where that is not known."""
         if self._uncounted is None:
             return 0.0
-        return sessions * self._uncounted.per_session(sum(load.busy(1.0) for load in loads))
+        return sessions * self._uncounted.per_session(self._rule.host_work(1.0, loads))
 
     def session_retry_after_s(self, now: int) -> int:
         """When a session that is refused now should knock again."""
@@ -317,4 +317,12 @@ class TurnGate:
         step_ns = self._known(stage, batch).per_job_ns(stage.value, batch, units)
         job_s = step_ns * chunk_shape(runner).steps / NS_PER_S
         once_s = self._reading_s() if stage is Stage.THINKER else 0.0
-        return StageLoad(stage.value, job_s, audio_s, once_s, max(1.0, self._demand.answer_s))
+        able = runner.capabilities
+        return StageLoad(
+            stage.value,
+            job_s,
+            audio_s,
+            once_s,
+            max(1.0, self._demand.answer_s),
+            on_host=able is None or able.runs_on == HOST,
+        )

@@ -24,8 +24,10 @@ class Warming:
         return len(self._jobs)
 
     def begin(self, request: Warm, now: int) -> None:
-        """A newer one of the same session takes the place of an older one."""
+        """A newer one of the same session takes the place of an older one. Nothing for a thinker that cannot."""
         self.end(request.session)
+        if not self._can:
+            return
         key = JobKey(request.session, request.work_id)
         self._jobs[request.session] = (key, now)
         job = ThinkJob(
@@ -38,6 +40,12 @@ class Warming:
         )
         self._stages.runners[Stage.THINKER].submit(key, job, self)
         self._offer(key, now)
+
+    @property
+    def _can(self) -> bool:
+        """Whose steps the server chooses, every thinker can; an engine that schedules itself says so."""
+        able = self._stages.runners[Stage.THINKER].capabilities
+        return Stage.THINKER in self._stages.stepped or (able is not None and able.warms)
 
     def end(self, session: str) -> None:
         """The slot is wanted, or nobody needs it any more. Idempotent."""

@@ -1,7 +1,7 @@
 """Who is let in: sessions by an exact count and by the load that they will bring, new turns by the load that they add.
 
-A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, all stages together no more
-than that share of the cores, and its own first audio can be expected in time. Audio that listeners have in hand is work
+A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, all stages that work on the cores
+together no more than that share of them, and its own first audio can be expected in time. Audio that listeners have in hand is work
 already done: it counts against the load for the length of an answer, so that a short crowd costs nobody a refusal, and
 a server that falls behind lets fewer in. Otherwise the turn waits up to half the first-audio objective, then it is
 refused with a reason and a hint when to try again; never later, when something of it was already heard. Whoever would
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from session_server.media import NS_PER_S
@@ -59,13 +59,15 @@ class SessionLimit:
 class StageLoad:
     """What one response's speech costs a stage: `job_s` of a shared step for each `audio_s` of speech. A stage makes
     batches, so its cost per response is step time over batch. `once_s` is spent once for an answer of `answer_s`: the
-    reading of its prompt."""
+    reading of its prompt. `on_host`: the work is done by the processors that the stages share; else by a device, or elsewhere,
+    which can be busy but takes none of them."""
 
     stage: str
     job_s: float
     audio_s: float
     once_s: float = 0.0
     answer_s: float = 1.0
+    on_host: bool = True
 
     def busy(self, responses: float) -> float:
         """Share of the time that the stage is busy for that many responses."""
@@ -92,7 +94,7 @@ class TurnAdmission:
         self,
         waited_ns: int,
         responses: int,
-        loads: Iterable[StageLoad],
+        loads: Sequence[StageLoad],
         first_audio_ns: int = 0,
         spare: float = 0.0,
         beside: float = 0.0,
@@ -108,26 +110,32 @@ class TurnAdmission:
             return (Verdict.ADMIT, "")
         return (Verdict.DEFER if waited_ns < self._wait_ns else Verdict.REFUSE, reason)
 
+    @staticmethod
+    def host_work(responses: float, loads: Iterable[StageLoad]) -> float:
+        """Processors of this machine that so many responses take."""
+        return sum(load.busy(responses) for load in loads if load.on_host)
+
     @property
     def wait_ns(self) -> int:
         """How long a turn may wait before it is refused."""
         return self._wait_ns
 
-    def load(self, responses: float, loads: Iterable[StageLoad], beside: float = 0.0) -> float:
+    def load(self, responses: float, loads: Sequence[StageLoad], beside: float = 0.0) -> float:
         """What so many responses take of what may be in use: 1 is the most that is let in."""
         busy = [load.busy(responses) / self._utilisation for load in loads]
-        return max([*busy, (sum(busy) + beside / self._utilisation) / self._cores])
+        shared = sum(share for share, load in zip(busy, loads, strict=True) if load.on_host)
+        return max([*busy, (shared + beside / self._utilisation) / self._cores])
 
     @property
     def capacity(self) -> float:
         """Cores that may be in use."""
         return self._utilisation * self._cores
 
-    def _overload(self, responses: float, loads: Iterable[StageLoad], beside: float) -> str | None:
+    def _overload(self, responses: float, loads: Sequence[StageLoad], beside: float) -> str | None:
         total = beside
         for load in loads:
             busy = load.busy(responses)
-            total += busy
+            total += busy if load.on_host else 0.0
             if busy > self._utilisation:
                 return load.stage
         return "cores" if total > self._utilisation * self._cores else None

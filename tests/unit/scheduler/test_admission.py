@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -57,6 +59,21 @@ def test_turns_at_once_are_let_in_up_to_the_load_and_no_further(job_s, cores, bu
         inside += rule.decide(0, inside, loads)[0] is Verdict.ADMIT
     assert inside == 1 or rule.load(inside, loads) <= 1 + 1e-9
     assert inside == burst or rule.load(inside + 1, loads) > 1 - 1e-9
+
+
+def test_what_a_device_or_another_machine_does_takes_no_core_and_can_still_be_busy():
+    """One core; the thinker takes 0.5 of a second for each second of speech, and each other stage 0.1."""
+    rule = TurnAdmission(SchedulerParams(cores=1.0, utilisation=0.9))
+    here = [StageLoad(stage, 0.1, 1.0) for stage in ("talker", "vocoder")]
+    thinker = StageLoad("thinker", 0.45, 1.0)
+    away = replace(thinker, on_host=False)
+    assert rule.decide(0, 1, [thinker, *here]) == (Verdict.DEFER, "cores")
+    assert rule.decide(0, 1, [away, *here]) == (Verdict.ADMIT, "")
+    assert rule.load(2, [thinker, *here]) == pytest.approx(1.3 / 0.9)
+    assert rule.load(2, [away, *here]) == pytest.approx(1.0), "the thinker itself is full"
+    assert rule.host_work(2, [away, *here]) == pytest.approx(0.4)
+    assert rule.decide(0, 2, [away, *here]) == (Verdict.DEFER, "thinker")
+    assert rule.decide(0, 1, [away, *here], beside=0.6) == (Verdict.DEFER, "cores")
 
 
 def test_reading_prompts_counts_as_load():
