@@ -4,13 +4,14 @@ Such a model has a fixed number of *slots*, one for each live conversation. Ever
 said and gives one frame of what the model says, for all of them in one batch; the tick's length is the deadline.
 
     join(slot, config)       a conversation begins in an empty slot, afresh, whatever was in the slot before
+    update(slot, config)     what the conversation was told is replaced; holds from the next tick on
     leave(slot)              it is over; its state is gone. Idempotent
     reset(slot)              it begins anew in the same slot, with the same config
     tick(frames)             one step of the whole batch
     save_state(slot)         a copy of the conversation as it stands between two ticks
     load_state(slot, state)  goes on from such a copy, in any slot of the same model that is joined
 
-Rules that every engine keeps, and `tests/unit/engines/duplex` checks of each:
+Rules that every engine keeps, and `engines.conformance.duplex_checks` checks:
 
 * All calls come from one thread, one at a time; an engine needs no locks. Only `close` may come from elsewhere, to end a
   step that hangs.
@@ -20,6 +21,8 @@ Rules that every engine keeps, and `tests/unit/engines/duplex` checks of each:
   time had passed.
 * What a slot hears and says depends on its own frames alone: neighbours that join, leave, reset or pause change nothing.
   (With random sampling the draws may differ; with greedy choice nothing does.)
+* `update` reaches what the model decides from then on; an answer under way may go on as it was begun. A model that reads nothing
+  is not changed by it.
 * Slots that are not joined are never in a result, nor is anything that was under way when one left.
 * `tick` fails as a whole: whoever called closes the engine and loads it again. All conversations are then lost.
 
@@ -57,12 +60,11 @@ class DuplexConfig(Value, frozen=True):
 
     instructions: str = ""
     voice: str = ""
-    seed: int = 0
 
 
 class DuplexCapabilities(Value, frozen=True):
     """`owns_turns`: the model says itself who has the floor; else that is judged by what it says. `can_save`: states of
-    slots can be saved and loaded. `reads_instructions`: a conversation's instructions reach the model."""
+    slots can be saved and loaded. `reads_instructions`, `has_voices`: those of a conversation reach the model."""
 
     rate: int
     frame_samples: int
@@ -70,6 +72,7 @@ class DuplexCapabilities(Value, frozen=True):
     owns_turns: bool = False
     can_save: bool = False
     reads_instructions: bool = False
+    has_voices: bool = False
 
     @property
     def tick_ns(self) -> int:
@@ -108,6 +111,10 @@ class DuplexEngine(Protocol):
         ...
 
     def leave(self, slot: int) -> None: ...
+
+    def update(self, slot: int, config: DuplexConfig) -> None:
+        """Raises ValueError for a slot that is not joined."""
+        ...
 
     def reset(self, slot: int) -> None:
         """Raises ValueError for a slot that is not joined."""

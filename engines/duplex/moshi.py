@@ -34,8 +34,8 @@ FRAME_SAMPLES = 1_920
 
 @dataclass(frozen=True, slots=True)
 class MoshiOptions:
-    """`folder`: the weights. `threads`: of torch, on a CPU (0: torch's choice). `turn_gap_ms`: quiet after which an answer
-    is over. `seed`: of the random draws, which all slots share."""
+    """`folder`: the weights. `threads`: of torch, on a CPU (0: torch's choice). `greedy`: always the likeliest token, whatever the
+    temperatures. `turn_gap_ms`: quiet after which an answer is over. `seed`: of the random draws, which all slots share."""
 
     folder: str = ""
     device: str = "cuda"
@@ -49,6 +49,17 @@ class MoshiOptions:
     top_k_text: int = 25
     turn_gap_ms: int = 800
     seed: int = 0
+
+    @property
+    def sampling(self) -> dict[str, object]:
+        """How tokens are drawn, in moshi's words (`LMGen`)."""
+        return {
+            "use_sampling": not self.greedy,
+            "temp": self.temperature,
+            "temp_text": self.text_temperature,
+            "top_k": self.top_k,
+            "top_k_text": self.top_k_text,
+        }
 
 
 Build = Callable[[MoshiOptions], Any]
@@ -88,16 +99,9 @@ class MoshiEngine:
         torch.manual_seed(options.seed)
         models = self._build(options)
         batches = importlib.import_module("engines.duplex.moshi_batch")
-        sampling = batches.Sampling(
-            options.greedy,
-            options.temperature,
-            options.text_temperature,
-            options.top_k,
-            options.top_k_text,
-        )
         if models.mimi.frame_size != FRAME_SAMPLES or models.mimi.sample_rate != RATE:
             raise EngineFault(f"a codec of {FRAME_SAMPLES} samples at {RATE} Hz is needed")
-        self.batch = batches.MoshiBatch(models, sampling, options.slots)
+        self.batch = batches.MoshiBatch(models, options.sampling, options.slots)
         lm = models.lm
         silent = {lm.text_padding_token_id, lm.end_of_text_padding_id, lm.text_initial_token_id}
         self._pieces = TextPieces(models.piece_of, frozenset(silent))
@@ -120,6 +124,9 @@ class MoshiEngine:
     def join(self, slot: int, config: DuplexConfig) -> None:
         self._table.join(slot, self._new())
         self.batch.begin(slot)
+
+    def update(self, slot: int, config: DuplexConfig) -> None:
+        self._table.of(slot)  # and that is all: the model reads nothing
 
     def leave(self, slot: int) -> None:
         if self._table.leave(slot):

@@ -13,7 +13,7 @@ Tensors are float32 in units of full scale. No gradients anywhere. Private names
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,17 +32,6 @@ class MoshiModels:
     piece_of: Callable[[int], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn. `greedy`: always the likeliest, and the rest is without meaning."""
-
-    greedy: bool = False
-    temperature: float = 0.8
-    text_temperature: float = 0.7
-    top_k: int = 250
-    top_k_text: int = 25
-
-
 class Spoken(NamedTuple):
     """One tick of all slots. `speaks`: rows that have tokens and audio. `text`: tokens; `codes`: [slots, books]; `wave`:
     [slots, samples]."""
@@ -54,19 +43,15 @@ class Spoken(NamedTuple):
 
 
 class MoshiBatch:
-    """The streaming state of `slots` conversations."""
+    """The streaming state of `slots` conversations. `sampling`: how `LMGen` draws tokens."""
 
-    def __init__(self, models: MoshiModels, sampling: Sampling, slots: int) -> None:
+    def __init__(self, models: MoshiModels, sampling: Mapping[str, object], slots: int) -> None:
         self._mimi = models.mimi
         self.slots = slots
         self.device = models.lm.device
         self._gen: Any = LMGen(
             models.lm,
-            use_sampling=not sampling.greedy,
-            temp=sampling.temperature,
-            temp_text=sampling.text_temperature,
-            top_k=sampling.top_k,
-            top_k_text=sampling.top_k_text,
+            **sampling,
             support_out_of_sync=True,
         )
         self._mimi.streaming_forever(slots)

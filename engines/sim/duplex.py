@@ -8,9 +8,11 @@ Its control tokens, by rule, in frames of 80 ms:
 * the user was loud for `give_way_frames` while it speaks: GIVE_WAY, and it listens. A shorter sound (a backchannel) changes
   nothing.
 
+Instructions that come later hold from the next answer on.
+
 Answer number n of a conversation sounds as `engines.sim.wave` has it for `answer_name(instructions, n)` in frames, so a test finds every
 sample that is lost, repeated or another's. `owns_turns: false` leaves the tokens out: the floor is then judged by
-`engines.duplex.activity`, as for a model that has none. The price of a tick is slept with `real_time`.
+`engines.duplex.activity`, as for a model that has none. `reads_instructions: false`: a model that is told nothing. The price of a tick is slept with `real_time`.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class DuplexOptions:
     slots: Annotated[int, Within(1, 4096)] = 8
     frame_samples: Annotated[int, Within(24, 10 * RATE)] = 1_920
     owns_turns: bool = True
+    reads_instructions: bool = True
     start_frames: Count = 2
     reply_frames: Count = 4
     give_way_frames: Count = 5
@@ -71,18 +74,15 @@ class _Talk:
     heard: bool = False
     answers: int = 0
     said: int = -1
+    name: str = ""
+    """Whose wave the running answer is."""
     activity: Activity = field(default_factory=lambda: Activity(loud_frames=1))
 
     def state(self) -> dict[str, object]:
-        config = _config(self.config)
         return {
-            "config": config, "loud": self.loud, "quiet": self.quiet, "heard": self.heard,
+            "config": [self.config.instructions, self.config.voice], "name": self.name, "loud": self.loud, "quiet": self.quiet, "heard": self.heard,
             "answers": self.answers, "said": self.said, "activity": self.activity.state(),
         }  # fmt: skip
-
-
-def _config(config: DuplexConfig) -> dict[str, object]:
-    return {"instructions": config.instructions, "voice": config.voice, "seed": config.seed}
 
 
 class SimDuplex:
@@ -91,7 +91,12 @@ class SimDuplex:
     def __init__(self, options: DuplexOptions) -> None:
         self.options = options
         self.capabilities = DuplexCapabilities(
-            RATE, options.frame_samples, options.slots, options.owns_turns, True, True
+            RATE,
+            options.frame_samples,
+            options.slots,
+            owns_turns=options.owns_turns,
+            can_save=True,
+            reads_instructions=options.reads_instructions,
         )
         self.ticks = 0
         self._table: SlotTable[_Talk] = SlotTable(self.capabilities)
@@ -103,6 +108,9 @@ class SimDuplex:
 
     def join(self, slot: int, config: DuplexConfig) -> None:
         self._table.join(slot, _Talk(config))
+
+    def update(self, slot: int, config: DuplexConfig) -> None:
+        self._table.of(slot).config = config
 
     def leave(self, slot: int) -> None:
         self._table.leave(slot)
@@ -150,6 +158,8 @@ class SimDuplex:
         talk.heard = False
         talk.answers += 1
         talk.said = 0
+        told = talk.config.instructions if options.reads_instructions else ""
+        talk.name = answer_name(told, talk.answers)
         return self._speak(talk, TurnAction.TAKE)
 
     def _speak(self, talk: _Talk, *actions: TurnAction) -> AssistantFrame:
@@ -158,7 +168,7 @@ class SimDuplex:
             talk.said, talk.heard = -1, True
             return self._silence(TurnAction.GIVE_WAY)
         size, at = options.frame_samples, talk.said
-        seed = wave_seed(answer_name(talk.config.instructions, talk.answers), 0)
+        seed = wave_seed(talk.name, 0)
         pcm = expected_pcm(seed, at * size, size, options.answer_frames * size, size)
         text = ""
         if at % options.word_frames == 0:
@@ -182,9 +192,9 @@ class SimDuplex:
         self._table.of(slot)
         try:
             saved = json.loads(state)
-            talk = _Talk(DuplexConfig(**saved.pop("config")))
+            talk = _Talk(DuplexConfig(*saved.pop("config")))
             talk.activity.restore(tuple(saved.pop("activity")))
-            for name in ("loud", "quiet", "heard", "answers", "said"):
+            for name in ("name", "loud", "quiet", "heard", "answers", "said"):
                 setattr(talk, name, saved[name])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved state: {type(error).__name__}") from error

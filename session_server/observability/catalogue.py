@@ -150,6 +150,14 @@ class SlotState(enum.StrEnum):
     FREE = "free"
 
 
+class DuplexPlace(enum.StrEnum):
+    """Where a session of a duplex model is."""
+
+    SEATED = "seated"
+    RESTING = "resting"
+    WAITING = "waiting"
+
+
 class OverloadStep(enum.StrEnum):
     """What the host does about the present load."""
 
@@ -308,6 +316,11 @@ DUPLEX_SPECS = (
     _counter("duplex_frames_filled", "frames", "Frames of silence that a duplex model heard because a user's audio was late or lost."),
     _counter("duplex_input_dropped_samples", "samples", "Samples of users' audio that came too late or too fast for a duplex model, and were dropped."),
     _gauge("duplex_slots", "slots", "Slots of a duplex model, by whether a session has them.", Label("state", SlotState)),
+    _gauge("duplex_sessions", "sessions", "Sessions of a duplex model: with a slot, resting without one, or waiting for one.", Label("place", DuplexPlace)),
+    _gauge("duplex_saved_bytes", "bytes", "Saved states of resting conversations."),
+    _counter("duplex_slots_given_up", "slots", "Slots that a session in which nothing was said gave up for another."),
+    _counter("duplex_slot_waits_missed", "sessions", "Sessions that spoke again, and got no slot within their limit."),
+    _histogram("duplex_slot_wait_seconds", "seconds", "From speaking again to a slot, for sessions that rested.", LATENCY),
 )  # fmt: skip
 
 PROCESS_SPECS = (

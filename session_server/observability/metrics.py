@@ -117,6 +117,11 @@ class Metrics:
     duplex_frames_filled: Counter
     duplex_input_dropped_samples: Counter
     duplex_slots: Gauge
+    duplex_sessions: Gauge
+    duplex_saved_bytes: Gauge
+    duplex_slots_given_up: Counter
+    duplex_slot_waits_missed: Counter
+    duplex_slot_wait_seconds: Histogram
     event_loop_lag_seconds: Histogram
     unknown_counts: Counter
     build_info: Gauge

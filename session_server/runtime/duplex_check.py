@@ -14,7 +14,7 @@ from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from session_server.errors import ConfigError, ModelsMissing
 from session_server.media import NS_PER_MS
-from session_server.runtime.duplex_host import engine_maker
+from session_server.runtime.duplex_engines import engine_maker
 from session_server.runtime.stage_worker import describe
 
 _TICKS = 12
@@ -32,7 +32,8 @@ class DuplexTrial:
 def try_duplex(spec: DuplexSpec, store: ModelStore) -> DuplexTrial:
     """Blocks for as long as loading takes. Never raises for what it finds."""
     try:
-        engine = engine_maker(spec, store)()
+        make, _ = engine_maker(spec, store)
+        engine = make()
     except ConfigError as error:
         return DuplexTrial(False, str(error), "see docs/duplex.md")
     try:

@@ -1,15 +1,17 @@
 """The heartbeat of a duplex model: its own thread, a tick at each absolute instant, one batch over all live seats.
 
-Owns the engine; nobody else calls it. A *seat* is a slot in use: where a user's audio comes in and whose frames go out. Ticks are
-due at `origin + n * tick`, counted from the first seat on; with no seat there is none. Rules:
+Owns the engine; nobody else calls it. A *seat* is a conversation: where a user's audio comes in and whose frames go out. It is
+live while it has a slot; between, its state is saved in it. Ticks are due at `origin + n * tick`, counted from the first live
+seat on; with none there is none. Rules:
 
 * A tick that ends after the next one was due is *late*; the next begins at once, so that a short delay is made up for. A
   tick is *skipped* when the model is more than MAX_BEHIND ticks behind, or when as many reports are still unread:
   nothing is queued without bound, in either direction. Both are counted as missed.
-* Orders (take a seat, leave it) are carried out between two ticks, in their order. Each seat has a serial number, never
-  used again: what was under way when a session left cannot reach the next one in its slot.
+* Orders are carried out between two ticks, in their order, but between two ticks no more than one state is saved and one
+  loaded: that costs time for which all others wait. Each seat has a serial number, never used again: what was under way when a
+  session left cannot reach the next one in its slot.
 * What the engine throws ends the thread with one `Crashed`, after which the host begins another. A thread that hangs is
-  abandoned: it reports nothing more.
+  abandoned: it reports nothing more. Seats whose state was saved outlive both.
 
 Reports are made on this thread. Instants are integer nanoseconds of `clock`.
 """
@@ -19,59 +21,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine
 from session_server.clock import Clock
 from session_server.errors import SessionServerError
-from session_server.media import NS_PER_S, Value
+from session_server.media import Value
 from session_server.runtime.duplex_input import UserFrames
+from session_server.runtime.duplex_schedule import MAX_BEHIND, TickSchedule
 from session_server.runtime.stage_worker import describe
 
 _log = logging.getLogger(__name__)
 
-MAX_BEHIND = 4
 MARGIN_MS = 40
 BOUND_MS = 2_000
 """Of a user's audio that waits for its tick."""
-
-
-class TickSchedule:
-    """The grid of ticks. `due`: when the next one begins."""
-
-    def __init__(self, tick_ns: int) -> None:
-        self._tick_ns = tick_ns
-        self.due: int | None = None
-
-    def begin(self, now: int) -> None:
-        """The first tick is due at once; no effect while ticks go on."""
-        if self.due is None:
-            self.due = now
-
-    def stop(self) -> None:
-        self.due = None
-
-    def done(self, now: int) -> tuple[bool, int]:
-        """A tick has ended: whether it was late, and how many are skipped."""
-        assert self.due is not None
-        self.due += self._tick_ns
-        return now > self.due, self._catch_up(now)
-
-    def skip(self, now: int) -> int:
-        """The tick that is due does not take place, nor do those whose time is over: how many."""
-        assert self.due is not None
-        skipped = 1 + max(0, now - self.due) // self._tick_ns
-        self.due += skipped * self._tick_ns
-        return skipped
-
-    def _catch_up(self, now: int) -> int:
-        assert self.due is not None
-        behind = max(0, now - self.due) // self._tick_ns
-        if behind <= MAX_BEHIND:
-            return 0
-        self.due += behind * self._tick_ns
-        return behind
 
 
 class Loaded(Value, frozen=True):
@@ -104,21 +70,41 @@ class Ticked(Value, frozen=True):
 Report = Loaded | LoadFailed | Crashed | Ticked
 
 
-@dataclass(slots=True)
-class _Seat:
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One conversation. `slot`: as its orders have it. `live`: it takes part in ticks. `state`: saved, while it has no slot."""
+
     serial: int
-    slot: int
     config: DuplexConfig
     frames: UserFrames
     epoch: int = 1
+    slot: int | None = None
+    live: bool = False
+    state: bytes | None = None
 
 
-@dataclass(slots=True)
-class _Orders:
-    """What is to be done before the next tick."""
+@dataclass(frozen=True, slots=True)
+class _SitDown:
+    seat: Seat
+    slot: int
 
-    left: list[int] = field(default_factory=list)
-    taken: list[_Seat] = field(default_factory=list)
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    seat: Seat
+
+
+@dataclass(frozen=True, slots=True)
+class _Leave:
+    seat: Seat
+
+
+@dataclass(frozen=True, slots=True)
+class _Tell:
+    seat: Seat
+
+
+_Order = _SitDown | _Rest | _Leave | _Tell
 
 
 class DuplexClock:
@@ -132,13 +118,12 @@ class DuplexClock:
         self._clock = clock
         self._engine: DuplexEngine | None = None
         self._lock = threading.Condition()
-        self._seats: dict[int, _Seat] = {}
-        self._orders = _Orders()
+        self._seats: dict[int, Seat] = {}
+        self._orders: deque[_Order] = deque()
         self._unread = 0
         self._over = False
         self._silent = False
-        self._counted = (0, 0)
-        self._gone = [0, 0]
+        self._gone = (0, 0)
         self.busy_since_ns: int | None = None
         """Since when the engine has been at work; None: it is not."""
         self._thread = threading.Thread(target=self._run, name="duplex", daemon=True)
@@ -154,7 +139,8 @@ class DuplexClock:
 
     def abandon(self) -> None:
         """It hangs: nothing of it is wanted any more."""
-        self._silent = True
+        with self._lock:
+            self._silent = True
         self.stop()
         engine = self._engine
         if engine is not None:
@@ -168,30 +154,51 @@ class DuplexClock:
 
     # -- seats
 
-    def take(self, serial: int, slot: int, config: DuplexConfig, epoch: int) -> None:
-        """A session sits down; its audio is heard from the next tick on."""
+    def new_seat(self, serial: int, config: DuplexConfig, epoch: int) -> Seat:
+        """A conversation that begins when it gets a slot."""
         assert self._engine is not None
         capabilities = self._engine.capabilities
         margin, bound = (2 * (ms * capabilities.rate // 1000) for ms in (MARGIN_MS, BOUND_MS))
-        frames = UserFrames(capabilities.frame_bytes, margin, bound)
-        seat = _Seat(serial, slot, config, frames, epoch)
+        seat = Seat(serial, config, UserFrames(capabilities.frame_bytes, margin, bound), epoch)
+        self.adopt(seat)
+        return seat
+
+    def adopt(self, seat: Seat) -> None:
+        """One of an earlier life, whose state is saved: it has no slot yet."""
+        seat.slot, seat.live = None, False
         with self._lock:
-            self._seats[serial] = seat
-            self._orders.taken.append(seat)
-            self._lock.notify()
+            self._seats[seat.serial] = seat
+
+    def sit_down(self, serial: int, slot: int) -> None:
+        """It goes on in this slot, which is free by then; its audio is heard from the next tick on."""
+        self._order(serial, lambda seat: _SitDown(seat, slot))
+
+    def rest(self, serial: int) -> None:
+        """Its state is saved and its slot given up."""
+        self._order(serial, _Rest)
+
+    def tell(self, serial: int, config: DuplexConfig) -> None:
+        """What it was told is replaced, from the next tick on."""
+        with self._lock:
+            seat = self._seats.get(serial)
+            if seat is not None:
+                seat.config = config
+        self._order(serial, _Tell)
 
     def leave(self, serial: int) -> None:
+        self._order(serial, _Leave)
         with self._lock:
             seat = self._seats.pop(serial, None)
-            if seat is None:
-                return
-            self._gone[0] += seat.frames.filled
-            self._gone[1] += seat.frames.dropped_samples
-            if seat in self._orders.taken:
-                self._orders.taken.remove(seat)
-            else:
-                self._orders.left.append(seat.slot)
-            self._lock.notify()
+            if seat is not None:
+                seat.live = False
+                self._count_gone(seat)
+
+    def _order(self, serial: int, order: Callable[[Seat], _Order]) -> None:
+        with self._lock:
+            seat = self._seats.get(serial)
+            if seat is not None:
+                self._orders.append(order(seat))
+                self._lock.notify()
 
     def hear(self, serial: int, pcm: bytes) -> None:
         """More of what this user says: s16le at the model's rate."""
@@ -241,7 +248,8 @@ class DuplexClock:
         try:
             self._beat(engine)
         except Exception as error:
-            _log.exception("the duplex engine failed")
+            if not isinstance(error, SessionServerError):
+                _log.exception("the duplex engine failed")
             self._say(Crashed(describe(error)))
         finally:
             self.busy_since_ns = None
@@ -262,42 +270,83 @@ class DuplexClock:
 
     def _settle(self, engine: DuplexEngine, schedule: TickSchedule) -> bool:
         """Wait for the next tick's instant and carry out the orders; False: it is over."""
+        moved: set[type] = set()
         while True:
             with self._lock:
                 if self._over:
                     return False
-                orders, self._orders = self._orders, _Orders()
-                seated = bool(self._seats)
-            for slot in orders.left:
-                engine.leave(slot)
-            for seat in orders.taken:
-                engine.join(seat.slot, seat.config)
-            if seated:
-                schedule.begin(self._clock.now())
-            else:
-                schedule.stop()
-            with self._lock:
-                if self._over or self._orders.left or self._orders.taken:
+                order = self._next_order(moved)
+                if order is None:
+                    if not any(seat.live for seat in self._seats.values()):
+                        schedule.stop()
+                        moved.clear()
+                        if not self._orders:
+                            self._lock.wait()
+                        continue
+                    left_s = schedule.left_s(self._clock.now())
+                    if left_s <= 0:
+                        return True
+                    self._lock.wait(left_s)
                     continue
-                if schedule.due is None:
-                    self._lock.wait()
-                    continue
-                left = schedule.due - self._clock.now()
-                if left <= 0:
-                    return True
-                self._lock.wait(left / NS_PER_S)
+            self._carry_out(engine, order)
+
+    def _next_order(self, moved: set[type]) -> _Order | None:
+        """`moved`: orders that saved and loaded a state since the last tick; one more of a kind waits for the next tick."""
+        if not self._orders:
+            return None
+        order = self._orders[0]
+        if isinstance(order, _Rest) or (isinstance(order, _SitDown) and order.seat.state):
+            if type(order) in moved:
+                return None
+            moved.add(type(order))
+        return self._orders.popleft()
+
+    def _carry_out(self, engine: DuplexEngine, order: _Order) -> None:
+        seat = order.seat
+        self.busy_since_ns = self._clock.now()
+        match order:
+            case _SitDown(_, slot):
+                self._seat(engine, seat, slot)
+            case _Rest():
+                self._save(engine, seat)
+            case _Leave():
+                if seat.slot is not None:
+                    engine.leave(seat.slot)
+                    seat.slot = None
+            case _Tell():
+                if seat.slot is not None:
+                    engine.update(seat.slot, seat.config)
+        self.busy_since_ns = None
+
+    def _seat(self, engine: DuplexEngine, seat: Seat, slot: int) -> None:
+        state = seat.state
+        engine.join(slot, seat.config)
+        if state is not None:
+            engine.load_state(slot, state)
+            engine.update(slot, seat.config)  # it may have been told something meanwhile
+        with self._lock:
+            seat.slot = slot
+            seat.live = seat.serial in self._seats
+            if not self._silent:
+                seat.state = None
+
+    def _save(self, engine: DuplexEngine, seat: Seat) -> None:
+        if seat.slot is None:
+            return
+        state = engine.save_state(seat.slot)
+        engine.leave(seat.slot)
+        with self._lock:
+            seat.slot, seat.live = None, False
+            seat.frames.rest()
+            if not self._silent:
+                seat.state = state
 
     def _tick(self, engine: DuplexEngine, schedule: TickSchedule, skipped: int) -> int:
         """One batch. Returns the ticks to be skipped after it, which its successor reports."""
         with self._lock:
-            left = set(self._orders.left)
-            seats = [
-                seat
-                for seat in self._seats.values()
-                if seat not in self._orders.taken and seat.slot not in left
-            ]
-            frames = {seat.slot: seat.frames.take() for seat in seats}
-            epochs = {seat.slot: (seat.serial, seat.epoch) for seat in seats}
+            seats = {seat.slot: seat for seat in self._seats.values() if seat.live}
+            frames = {slot: seat.frames.take() for slot, seat in seats.items() if slot is not None}
+            epochs = {slot: (seat.serial, seat.epoch) for slot, seat in seats.items()}
             self._unread += 1
         began = self.busy_since_ns = self._clock.now()
         found = engine.tick(frames)
@@ -309,11 +358,14 @@ class DuplexClock:
         self._say(Ticked(said, now - began, late, skipped, filled, dropped))
         return behind
 
+    def _count_gone(self, seat: Seat) -> None:
+        filled, dropped = seat.frames.news()
+        self._gone = (self._gone[0] + filled, self._gone[1] + dropped)
+
     def _news(self) -> tuple[int, int]:
         """Frames filled and samples dropped since the last tick."""
         with self._lock:
-            seats = self._seats.values()
-            filled = self._gone[0] + sum(seat.frames.filled for seat in seats)
-            dropped = self._gone[1] + sum(seat.frames.dropped_samples for seat in seats)
-        before, self._counted = self._counted, (filled, dropped)
-        return filled - before[0], dropped - before[1]
+            for seat in self._seats.values():
+                self._count_gone(seat)
+            found, self._gone = self._gone, (0, 0)
+        return found

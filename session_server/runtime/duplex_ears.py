@@ -1,6 +1,7 @@
 """The input path of a duplex session: client bytes to the model's ear, in the order in which they came.
 
-As in `Ears` the input time line grows with every append, for positions and recordings; but nobody looks for speech. `give`
+As in `Ears` the input time line grows with every append, for positions and recordings; but speech is looked for only where somebody
+wants the user's words and the model does not tell of the user's turns (`seek_speech`). `give`
 gets the same audio as s16le at the model's rate, with no more delay than a resampler's few milliseconds. A clear or a
 change of format drops what the resampler still holds.
 """
@@ -9,22 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from session_server.audio.formats import AudioFormat, Int16, decode_samples
 from session_server.audio.resample import FirResampler
+from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.ears import Ears
-
-
-class _Nobody:
-    """A detector that is never asked."""
-
-    def probability(self, frame: np.ndarray[tuple[int], np.dtype[np.int16]]) -> float:
-        return 0.0
-
-    def reset(self) -> None:
-        pass
 
 
 class DuplexEars(Ears):
@@ -37,12 +27,21 @@ class DuplexEars(Ears):
         apart: bool,
         rate: int,
         give: Callable[[bytes], None],
+        vad: VoiceActivity,
     ) -> None:
-        super().__init__(format, _Nobody(), None, max_input_ms, apart)
+        super().__init__(format, vad, None, max_input_ms, apart)
+        self._seeks = False
         self._rate = rate
         self._give = give
         self._to_model: FirResampler | None = None
         self._from_rate = 0
+
+    def seek_speech(self, wanted: bool) -> None:
+        """Whether `SpeechProbability` is wanted of what comes from now on."""
+        if wanted and not self._seeks:
+            self._framer.reset(self.audio.heard_end)
+            self._vad.reset()
+        self._seeks = wanted
 
     def hear(self, pcm: bytes, rate: int, now: int) -> Iterator[AudioAppended | SpeechProbability]:
         self._pass_on(decode_samples(pcm, AudioFormat.PCM), rate)
@@ -53,6 +52,9 @@ class DuplexEars(Ears):
     ) -> Iterator[AudioAppended | SpeechProbability]:
         if raw:
             self._pass_on(decode_samples(raw, AudioFormat.PCM), self.format.rate)
+        if self._seeks:
+            yield from super()._take_in(raw, heard, now)
+            return
         self._append(raw, heard)
         yield AudioAppended(self.audio.appended_end)
 
@@ -63,8 +65,5 @@ class DuplexEars(Ears):
 
     def _restart(self) -> None:
         """A clear, or another format."""
-        self._odd = b""
-        self._microphone = self._to_model = None
-        missing = self.audio.appended_end - self.audio.heard_end
-        if missing > 0:
-            self.audio.append(b"", bytes(2 * missing))
+        super()._restart()
+        self._to_model = None

@@ -3,169 +3,158 @@
 The counterpart of `EngineHost` for a graph of `kind: duplex`, with the same surface for the server. Everything is on the
 event loop's thread but the `DuplexClock`, which has its own. Invariants:
 
-* A session is admitted when a slot is free, by one synchronous decision, and keeps it until it is closed. No two sessions
-  have one slot; what was said to one that left is delivered to nobody, counted as stale.
-* When the engine throws, hangs longer than `tick_limit_s` or cannot be loaded again, each session that sat gets one
-  `DuplexLost`; the engine is begun again, after a pause that grows with each failure, and every session still there sits
-  down anew. Until then nobody is admitted.
+* A session is admitted by one synchronous decision (`DuplexSeating`), with a slot. No two sessions have one slot; what was said to
+  one that left is delivered to nobody, counted as stale.
+* With `rest`, a session in which nothing is said gives up its slot when somebody needs it; its conversation stands still,
+  saved, and goes on in any slot when its user speaks again.
+* When the engine is lost (`DuplexKeeper`), each session that sat gets one `DuplexLost`; when it is back every session still there
+  sits down anew, and goes on as if nothing had been where its state was saved. Until then nobody is admitted.
 
 Messages about sessions that are not known are ignored: cancellation races with everything.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, assert_never
 
-from engines.duplex.base import DuplexConfig, DuplexEngine
-from engines.duplex.registry import duplex_factory
+from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
 from engines.duplex.spec import DuplexSpec
-from engines.graph_values import wrong_option
 from engines.model_store import ModelStore
 from session_server.clock import Clock
-from session_server.errors import EngineFault, SessionServerError
 from session_server.media import NS_PER_S
-from session_server.observability.catalogue import SlotState
 from session_server.observability.metrics import Metrics
-from session_server.runtime.duplex_clock import (
-    Crashed,
-    DuplexClock,
-    Loaded,
-    LoadFailed,
-    Report,
-    Ticked,
+from session_server.runtime.duplex_clock import DuplexClock, Seat, Ticked
+from session_server.runtime.duplex_engines import engine_maker
+from session_server.runtime.duplex_figures import STAGE, count_tick
+from session_server.runtime.duplex_input import is_quiet
+from session_server.runtime.duplex_keeper import DuplexKeeper, Told
+from session_server.runtime.duplex_messages import (
+    ClearHeard,
+    DuplexToHost,
+    HearUser,
+    TakeSeat,
+    Tell,
 )
-from session_server.runtime.duplex_messages import ClearHeard, DuplexToHost, HearUser, TakeSeat
+from session_server.runtime.duplex_seating import (
+    DuplexSeating,
+    GivenUpOn,
+    GiveUp,
+    Move,
+    Place,
+    SitDown,
+)
+from session_server.runtime.duplex_words import DuplexWords
 from session_server.runtime.messages import (
+    CancelWork,
     CloseSession,
     DuplexFrame,
     DuplexLost,
     Fence,
     OpenSession,
+    Recognise,
     SessionOpened,
     SessionRefused,
     ToHost,
     ToSession,
 )
-from session_server.runtime.runner import RETRY_S
-from session_server.runtime.stage_worker import describe
+from session_server.scheduler.params import SchedulerParams
 
 _LOG = logging.getLogger(__name__)
-STAGE = "duplex"
-_JOIN_S = 5.0
+_P = ParamSpec("_P")
 _RETRY_AFTER_S = 5
-_LOOK_S = 0.25
-_WELL_S = 60.0
-"""An engine that has ticked for so long is well: should it fail after that, it is begun again soon."""
+_SPEAKS = {TurnAction.TAKE: True, TurnAction.YIELD: False, TurnAction.GIVE_WAY: False}
 
 
 @dataclass(slots=True)
 class _Sitter:
-    """An admitted session. `config` and `serial` are there once it has taken its seat."""
+    """An admitted session. `config` is there once it has said that it is; `seat` while its engine is."""
 
     session: str
-    slot: int
     config: DuplexConfig | None = None
-    serial: int = 0
+    seat: Seat | None = None
     epoch: int = 1
 
 
 class DuplexHost:
-    """Runs one duplex engine for as many sessions as it has slots. `deliver` is called on the loop's thread."""
+    """Runs one duplex engine. `deliver` is called on the loop's thread."""
 
     def __init__(
         self,
         spec: DuplexSpec,
         store: ModelStore,
-        max_sessions: int,
+        params: SchedulerParams,
         clock: Clock,
         deliver: Callable[[ToSession], None],
         metrics: Metrics,
     ) -> None:
-        self._spec = spec
-        self._create = engine_maker(spec, store)
-        self._max = max_sessions
+        create, self.capabilities = engine_maker(spec, store)
         self._clock = clock
         self._deliver = deliver
         self._metrics = metrics
-        self._state = "loading"
-        self._slots = 0
+        rest = spec.rest
+        rest_after = None if rest is None else int(rest.after_s * NS_PER_S)
+        wait_limit = 0 if rest is None else int(rest.wait_limit_s * NS_PER_S)
+        self._seating = DuplexSeating(params.max_sessions, rest_after, wait_limit)
+        self._quiet_dbfs = None if rest is None else rest.below_dbfs
         self._sitters: dict[str, _Sitter] = {}
         self._by_serial: dict[int, _Sitter] = {}
         self._serials = itertools.count(1)
-        self._beat: DuplexClock | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._first: asyncio.Future[None] | None = None
-        self._failures = 0
-        self._loaded_ns = 0
-        self._timer: asyncio.TimerHandle | None = None
+        told = Told(self._loaded, self._ticked, self._lost, self._settle)
+        self._keeper = DuplexKeeper(spec, create, clock, metrics, told)
+        self._words = (
+            None
+            if spec.words is None
+            else DuplexWords(spec.words, store, params, clock, self._send, metrics)
+        )
 
     # -- life
 
     async def start(self) -> None:
-        """Load the engine. Raises what its first load raised."""
-        self._loop = asyncio.get_running_loop()
-        self._first = self._loop.create_future()
-        self._begin()
-        self._look()
-        await self._first
+        """Load the engine, and the recogniser. Raises what a first load raised."""
+        if self._words is not None:
+            await self._words.start()
+        await self._keeper.start()
 
     async def stop(self) -> None:
-        """Close the engine; one that hangs is left behind. Idempotent."""
-        self._state = "stopped"
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        beat, self._beat = self._beat, None
-        if beat is not None:
-            beat.stop()
-            if not await asyncio.to_thread(beat.join, _JOIN_S):
-                beat.abandon()
+        """Close the engines; one that hangs is left behind. Idempotent."""
+        await self._keeper.stop()
+        if self._words is not None:
+            await self._words.stop()
 
     @property
     def stage_states(self) -> dict[str, str]:
         """For readiness: loading, idle, busy, down or stopped."""
-        return {STAGE: self._state}
+        states = {STAGE: self._keeper.state.value}
+        if self._words is not None:
+            states[self._words.runner.name] = self._words.runner.state.value
+        return states
 
     @property
     def slots(self) -> tuple[int, int]:
         """Slots of the model, and how many are taken."""
-        return self._slots, len(self._sitters)
+        return self._seating.slots, self._seating.taken
 
-    def sessions_by_class(self) -> Counter[str]:
-        """All of them are always playing."""
-        return Counter({"playing": len(self._sitters)})
+    def places(self) -> Counter[Place]:
+        """Open sessions by where they are."""
+        return self._seating.places()
 
-    def watch(self) -> None:
-        """What is read of the host at each scrape."""
-        for state, read in (
-            (SlotState.TAKEN, lambda: float(self.slots[1])),
-            (SlotState.FREE, lambda: float(self.slots[0] - self.slots[1])),
-        ):
-            self._metrics.watch("duplex_slots", read, state.value)
+    @property
+    def saved_bytes(self) -> int:
+        """Of the states of resting conversations."""
+        seats = (sitter.seat for sitter in self._sitters.values())
+        return sum(len(seat.state or b"") for seat in seats if seat is not None)
 
     def check_integrity(self) -> None:
         """When no session is open nothing may be left. Raises AssertionError."""
-        if self._sitters or self._by_serial:
+        if self._sitters or self._by_serial or len(self._seating):
             raise AssertionError(f"the host still holds {', '.join(self._sitters)}")
-
-    def _begin(self) -> None:
-        """A new life of the engine."""
-        loop = self._loop
-        assert loop is not None
-        self._state = "loading"
-
-        def report(found: Report) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear
-                loop.call_soon_threadsafe(self._reported, beat, found)
-
-        beat = self._beat = DuplexClock(self._create, report, self._clock)
-        beat.start()
+        if self._words is not None:
+            self._words.check_integrity()
 
     # -- messages
 
@@ -178,20 +167,25 @@ class DuplexHost:
         if sitter is None:
             return
         match message:
-            case TakeSeat():
+            case TakeSeat(_, instructions, voice):
                 if sitter.config is None:
-                    sitter.config = DuplexConfig(message.instructions, message.voice)
+                    sitter.config = DuplexConfig(instructions, voice)
                     self._sit(sitter)
+            case Tell(_, instructions, voice):
+                self._tell(sitter, DuplexConfig(instructions, voice))
             case HearUser(_, pcm):
-                if self._beat is not None:
-                    self._beat.hear(sitter.serial, pcm)
+                self._hear(sitter, pcm)
             case ClearHeard():
-                if self._beat is not None:
-                    self._beat.clear(sitter.serial)
+                self._order(sitter, DuplexClock.clear)
             case Fence():
                 sitter.epoch = max(sitter.epoch, message.epoch)
-                if self._beat is not None:
-                    self._beat.fence(sitter.serial, sitter.epoch)
+                self._order(sitter, DuplexClock.fence, sitter.epoch)
+            case Recognise():
+                if self._words is not None:
+                    self._words.recognise(message)
+            case CancelWork():
+                if self._words is not None:
+                    self._words.cancel(message)
             case CloseSession():
                 self._close(sitter)
             case _:
@@ -201,154 +195,140 @@ class DuplexHost:
         if name in self._sitters:
             self._deliver(SessionOpened(name))
             return
-        reason = self._no_seat()
+        now = self._clock.now()
+        up = self._keeper.up is not None
+        down = f"the duplex model is {self._keeper.state.value}"
+        reason = self._seating.refusal(now) if up else down
         if reason is not None:
             self._metrics.admission_decisions.labels("refuse", "slots").inc()
             self._deliver(SessionRefused(name, reason, _RETRY_AFTER_S))
             return
-        taken = {sitter.slot for sitter in self._sitters.values()}
-        free = next(slot for slot in range(self._slots) if slot not in taken)
-        self._sitters[name] = _Sitter(name, free)
+        self._sitters[name] = _Sitter(name)
+        self._move(self._seating.admit(name, now), now)
         self._metrics.admission_decisions.labels("admit", "session").inc()
         self._deliver(SessionOpened(name))
 
-    def _no_seat(self) -> str | None:
-        if self._state not in ("idle", "busy"):
-            return f"the duplex model is {self._state}"
-        limit = min(self._max, self._slots)
-        if len(self._sitters) >= limit:
-            return f"all {limit} slots of the duplex model are taken"
-        return None
-
-    def _sit(self, sitter: _Sitter) -> None:
-        """Into its slot of the engine that is at work, if there is one."""
-        if self._beat is None or self._state == "loading" or sitter.config is None:
+    def _tell(self, sitter: _Sitter, config: DuplexConfig) -> None:
+        if sitter.config is None or sitter.config == config:
             return
-        sitter.serial = next(self._serials)
-        self._by_serial[sitter.serial] = sitter
-        self._state = "busy"
-        self._beat.take(sitter.serial, sitter.slot, sitter.config, sitter.epoch)
+        sitter.config = config
+        self._order(sitter, DuplexClock.tell, config)
+
+    def _hear(self, sitter: _Sitter, pcm: bytes) -> None:
+        """Of a session that rests, quiet is no part: its conversation stands still."""
+        if self._quiet_dbfs is not None:
+            now = self._clock.now()
+            if not is_quiet(pcm, self._quiet_dbfs):
+                self._move(self._seating.heard(sitter.session, now), now)
+            elif self._seating.place(sitter.session) is Place.RESTING:
+                return
+        self._order(sitter, DuplexClock.hear, pcm)
 
     def _close(self, sitter: _Sitter) -> None:
         del self._sitters[sitter.session]
-        if self._by_serial.pop(sitter.serial, None) is not None and self._beat is not None:
-            self._beat.leave(sitter.serial)
-        if not self._by_serial and self._state == "busy":
-            self._state = "idle"
+        self._order(sitter, DuplexClock.leave)
+        if sitter.seat is not None:
+            self._by_serial.pop(sitter.seat.serial, None)
+        if self._words is not None:
+            self._words.close(sitter.session)
+        now = self._clock.now()
+        self._move(self._seating.leave(sitter.session, now), now)
+        self._keeper.used(bool(self._by_serial))
 
-    # -- reports of the clock
+    # -- slots
 
-    def _reported(self, beat: DuplexClock, report: Report) -> None:
-        if beat is not self._beat:
+    def _sit(self, sitter: _Sitter) -> None:
+        """Into the engine that is at work, if there is one: with a saved state as it was, else afresh."""
+        beat = self._keeper.up
+        if beat is None or sitter.config is None:
             return
-        match report:
-            case Ticked():
-                beat.read()
-                self._ticked(report)
-            case Loaded(slots):
-                self._loaded(slots)
-            case LoadFailed(error):
-                self._load_failed(error)
-            case Crashed(fault):
-                self._failed("threw", fault)
+        if sitter.seat is None:
+            sitter.seat = beat.new_seat(next(self._serials), sitter.config, sitter.epoch)
+        else:
+            sitter.seat.config, sitter.seat.epoch = sitter.config, sitter.epoch
+            beat.adopt(sitter.seat)
+        self._by_serial[sitter.seat.serial] = sitter
+        self._keeper.used(True)
+        slot = self._seating.slot(sitter.session)
+        if slot is not None:
+            beat.sit_down(sitter.seat.serial, slot)
+
+    def _move(self, moves: list[Move], now: int) -> None:
+        for move in moves:
+            sitter = self._sitters.get(move.session)
+            if sitter is None:
+                continue
+            match move:
+                case GiveUp():
+                    self._metrics.count("duplex_slots_given_up")
+                    self._order(sitter, DuplexClock.rest)
+                case SitDown(_, slot, waited):
+                    self._metrics.duplex_slot_wait_seconds.observe(waited / NS_PER_S)
+                    self._order(sitter, DuplexClock.sit_down, slot)
+                case GivenUpOn():
+                    self._metrics.count("duplex_slot_waits_missed")
+                    self._order(sitter, DuplexClock.clear)  # too old to be heard
+                    reason = "All slots of the model are taken; the conversation rests until you speak again."
+                    self._send(DuplexLost(sitter.session, reason))
+                case _:
+                    assert_never(move)
+
+    def _order(
+        self,
+        sitter: _Sitter,
+        order: Callable[Concatenate[DuplexClock, int, _P], None],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> None:
+        """Of the seat that it has in the engine that is at work, if there are both."""
+        beat = self._keeper.up
+        if beat is not None and sitter.seat is not None:
+            order(beat, sitter.seat.serial, *arguments, **named)
+
+    # -- what the keeper tells
+
+    def _loaded(self, slots: int) -> None:
+        self._seating.slots = slots
+        for sitter in list(self._sitters.values()):
+            self._sit(sitter)
 
     def _ticked(self, tick: Ticked) -> None:
-        if self._failures and self._clock.now() - self._loaded_ns > _WELL_S * NS_PER_S:
-            self._failures = 0
-        self._count(tick)
+        now = self._clock.now()
+        count_tick(self._metrics, tick)
         for serial, (epoch, frame) in tick.said.items():
             sitter = self._by_serial.get(serial)
             if sitter is None:
                 self._metrics.count("stale_outputs", "host")
-                continue
-            actions = tuple(action.value for action in frame.actions)
-            self._send(
-                DuplexFrame(sitter.session, epoch, frame.pcm, frame.text, actions, frame.tokens)
-            )
+            else:
+                self._said(sitter, epoch, frame, now)
+        self._settle()
 
-    def _count(self, tick: Ticked) -> None:
-        metrics = self._metrics
-        metrics.stage_step_seconds.labels(STAGE).observe(tick.step_ns / NS_PER_S)
-        metrics.stage_batch_size.labels(STAGE).observe(len(tick.said))
-        metrics.duplex_ticks.inc()
-        if tick.late:
-            metrics.count("duplex_ticks_missed", "late")
-        if tick.skipped:
-            metrics.count("duplex_ticks_missed", "skipped", tick.skipped)
-        if tick.filled:
-            metrics.count("duplex_frames_filled", None, tick.filled)
-        if tick.dropped_samples:
-            metrics.count("duplex_input_dropped_samples", None, tick.dropped_samples)
+    def _said(self, sitter: _Sitter, epoch: int, frame: AssistantFrame, now: int) -> None:
+        floor = [_SPEAKS[action] for action in frame.actions if action in _SPEAKS]
+        if floor:
+            self._seating.spoke(sitter.session, floor[-1], now)
+        actions = tuple(action.value for action in frame.actions)
+        self._send(DuplexFrame(sitter.session, epoch, frame.pcm, frame.text, actions, frame.tokens))
+
+    def _lost(self) -> None:
+        """The engine is gone: tell everybody who lost a conversation with it, once."""
+        self._by_serial = {}
+        now = self._clock.now()
+        for sitter in list(self._sitters.values()):
+            if sitter.seat is not None and sitter.seat.state is not None:
+                continue  # it goes on where it was
+            had, sitter.seat = sitter.seat, None
+            self._seating.begun_anew(sitter.session, now)
+            if had is not None:
+                reason = "The model failed; the conversation with it begins anew."
+                self._send(DuplexLost(sitter.session, reason))
+
+    def _settle(self) -> None:
+        now = self._clock.now()
+        self._move(self._seating.settle(now), now)
 
     def _send(self, message: ToSession) -> None:
         try:
             self._deliver(message)
         except Exception:  # one session's fault must not stop the model that others use
             _LOG.exception("session %s could not take a message", message.session)
-
-    # -- failures
-
-    def _loaded(self, slots: int) -> None:
-        self._slots = slots
-        self._state = "idle"
-        self._loaded_ns = self._clock.now()
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
-        for sitter in list(self._sitters.values()):
-            self._sit(sitter)
-
-    def _load_failed(self, error: Exception) -> None:
-        if self._first is not None and not self._first.done():
-            self._state = "down"
-            if not isinstance(error, SessionServerError):
-                error = EngineFault(f"{self._spec.engine}: {describe(error)}")
-            self._first.set_exception(error)
-            return
-        self._failed("load", describe(error))
-
-    def _failed(self, kind: str, fault: str) -> None:
-        """Tell everybody who sat, once, and begin again after a pause."""
-        assert self._loop is not None
-        _LOG.error("the duplex model failed (%s): %s", kind, fault)
-        self._metrics.stage_failures.labels(STAGE, kind).inc()
-        self._state = "down"
-        self._beat = None
-        lost, self._by_serial = list(self._by_serial.values()), {}
-        pause_s = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
-        self._failures += 1
-        self._loop.call_later(pause_s, self._again)
-        for sitter in lost:
-            sitter.serial = 0
-            reason = "The model failed; the conversation with it begins anew."
-            self._send(DuplexLost(sitter.session, reason))
-
-    def _again(self) -> None:
-        if self._state == "down" and self._beat is None:
-            self._begin()
-
-    def _look(self) -> None:
-        """Now and then: does the engine hang?"""
-        assert self._loop is not None
-        self._timer = self._loop.call_later(_LOOK_S, self._look)
-        beat = self._beat
-        since = None if beat is None else beat.busy_since_ns
-        loading = self._state == "loading"
-        limit_s = self._spec.load_limit_s if loading else self._spec.tick_limit_s
-        if beat is None or since is None or self._clock.now() - since < limit_s * NS_PER_S:
-            return
-        self._beat = None
-        beat.abandon()
-        if loading and self._first is not None and not self._first.done():
-            self._load_failed(TimeoutError(f"loading took over {limit_s:g} s"))
-        else:
-            self._failed("hung", f"no end of a step within {limit_s:g} s")
-
-
-def engine_maker(spec: DuplexSpec, store: ModelStore) -> Callable[[], DuplexEngine]:
-    """Makes engines of the graph; the first one at once, to see that it can be. Raises ConfigError naming the key."""
-    create = duplex_factory(spec.engine, "graph.engine")
-    try:
-        create(spec.options, store)
-    except ValueError as error:
-        raise wrong_option(error, "graph") from error
-    return lambda: create(spec.options, store)

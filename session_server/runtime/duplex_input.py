@@ -14,7 +14,18 @@ Lengths are bytes of s16le at the model's rate; counts are frames and samples. N
 
 from __future__ import annotations
 
+import numpy as np
+
 WINDOW_TICKS = 25
+_FULL_SCALE = 32768.0
+
+
+def is_quiet(pcm: bytes, below_dbfs: float) -> bool:
+    """Whether no sample is louder than that; a piece without samples is quiet."""
+    if not any(pcm):
+        return True
+    peak = int(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).max())
+    return peak <= _FULL_SCALE * 10 ** (below_dbfs / 20)
 
 
 class UserFrames:
@@ -61,6 +72,17 @@ class UserFrames:
         self._waiting.clear()
         self._running = False
         self._restart_window()
+
+    def rest(self) -> None:
+        """No ticks for a while: what waits stays, and a margin is gathered anew."""
+        self._running = False
+        self._restart_window()
+
+    def news(self) -> tuple[int, int]:
+        """Frames filled and samples dropped since this was last asked."""
+        found = self.filled, self.dropped_samples
+        self.filled = self.dropped_samples = 0
+        return found
 
     def _watch(self) -> None:
         left = len(self._waiting)

@@ -6,11 +6,25 @@ part of `messages.ToSession`.
 
 from __future__ import annotations
 
-from session_server.runtime.messages import CloseSession, Fence, Message, OpenSession
+from session_server.runtime.messages import (
+    CancelWork,
+    CloseSession,
+    Fence,
+    Message,
+    OpenSession,
+    Recognise,
+)
 
 
 class TakeSeat(Message, frozen=True, tag=True):
     """The session is there: its conversation begins. Before this the host only keeps a slot free for it."""
+
+    instructions: str
+    voice: str
+
+
+class Tell(Message, frozen=True, tag=True):
+    """What the model is told from now on, in place of what it was told."""
 
     instructions: str
     voice: str
@@ -26,4 +40,6 @@ class ClearHeard(Message, frozen=True, tag=True):
     """Forget what waits to be heard."""
 
 
-DuplexToHost = OpenSession | CloseSession | Fence | TakeSeat | HearUser | ClearHeard
+DuplexToHost = (
+    OpenSession | CloseSession | Fence | Recognise | CancelWork | TakeSeat | Tell | HearUser | ClearHeard
+)  # fmt: skip

@@ -1,8 +1,8 @@
 """A duplex session's shell: its client's audio goes to the model as it comes, and each tick of the model to the core.
 
-All else is `SessionTask`'s. Settings that mean nothing to a model that takes its turns itself (IGNORED) are not part of the
-effective session: `session.created` and `session.updated` show them as null or empty, whatever the client asked for, and the
-log says so. Nothing is asked of stages, so commands to them are carried out by nobody.
+All else is `SessionTask`'s. Settings that mean nothing to this model (`ignored`) are not part of the effective session:
+`session.created` and `session.updated` show them as null, empty or the server's own, whatever the client asked for, and the log
+says so. Instructions and voice of a model that takes them are told to it again when they change. Nothing is asked of stages but words, so other commands to them are carried out by nobody.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ from typing import cast
 
 import msgspec
 
+from engines.duplex.base import DuplexCapabilities
 from session_server.core import actions
 from session_server.core.duplex_events import AssistantLost, AssistantSpoke, DuplexEvent
 from session_server.core.duplex_session import DuplexSession
 from session_server.core.session import Session
-from session_server.media import OUTPUT_RATE
 from session_server.observability.logs import session_log
 from session_server.protocol.session_config import REALTIME, AudioFormat, AudioInput, SessionConfig
 from session_server.protocol.tools import ToolChoice
+from session_server.protocol.values import JsonObject
 from session_server.runtime.duplex_ears import DuplexEars
-from session_server.runtime.duplex_messages import ClearHeard, DuplexToHost, HearUser, TakeSeat
+from session_server.runtime.duplex_messages import (
+    ClearHeard,
+    DuplexToHost,
+    HearUser,
+    TakeSeat,
+    Tell,
+)
 from session_server.runtime.ears import Ears
 from session_server.runtime.messages import DuplexFrame, DuplexLost, ToSession
 from session_server.runtime.session_services import SessionServices
@@ -31,27 +38,41 @@ from session_server.transports.base import Outbox
 
 _log = logging.getLogger(__name__)
 
-IGNORED = ("type", "tools", "tool_choice", "input.turn_detection", "input.transcription", "input.noise_reduction")  # fmt: skip
+NARROWED = (
+    "type", "tools", "tool_choice", "instructions", "input.turn_detection", "input.transcription", "input.noise_reduction",
+    "output.voice",
+)  # fmt: skip
 
 
-def effective(config: SessionConfig) -> SessionConfig:
-    """What of a client's choices holds."""
-    heard = AudioInput(format=config.input.format, turn_detection=None)
+def effective(
+    config: SessionConfig, model: DuplexCapabilities, words: bool, voice: str
+) -> SessionConfig:
+    """What of a client's choices holds. `words`: somebody recognises what users say. `voice`: the server's own choice."""
+    transcription = config.input.transcription if words else None
+    heard = AudioInput(format=config.input.format, turn_detection=None, transcription=transcription)
+    says = config.output
+    if not model.has_voices:
+        says = msgspec.structs.replace(says, voice=voice)
     return msgspec.structs.replace(
-        config, type=REALTIME, tools=(), tool_choice=ToolChoice(), input=heard
+        config,
+        type=REALTIME,
+        tools=(),
+        tool_choice=ToolChoice(),
+        instructions=config.instructions if model.reads_instructions else "",
+        input=heard,
+        output=says,
     )
 
 
-def ignored(config: SessionConfig) -> list[str]:
+def ignored(config: SessionConfig, holds: SessionConfig) -> list[str]:
     """The names of the choices that do not hold."""
-    holds = effective(config)
 
     def value(of: object, path: str) -> object:
         for name in path.split("."):
             of = getattr(of, name)
         return of
 
-    return [path for path in IGNORED if value(config, path) != value(holds, path)]
+    return [path for path in NARROWED if value(config, path) != value(holds, path)]
 
 
 class DuplexTask(SessionTask):
@@ -72,18 +93,40 @@ class DuplexTask(SessionTask):
         super().__init__(outbox, services, session_id, model, config)
         settings = self._settings(self._config)
         self._to_model(TakeSeat(session_id, settings.instructions, settings.voice))
+        self._seek_speech()
+
+    @property
+    def _model(self) -> DuplexCapabilities:
+        model = self._services.duplex
+        assert model is not None  # a server with a duplex graph has one
+        return model
 
     def _effective(self, config: SessionConfig) -> SessionConfig:
-        names = ", ".join(ignored(config))
+        services = self._services
+        voice = services.rules.defaults.output.voice
+        holds = effective(config, self._model, services.hearing.words, voice)
+        names = ", ".join(ignored(config, holds))
         if names:
-            session_log(_log, self.session_id).info(
-                "not used, since the model takes its turns itself: %s", names
-            )
-        return effective(config)
+            session_log(_log, self.session_id).info("not used by this model: %s", names)
+        return holds
+
+    def _update(self, session: JsonObject, event_id: str | None) -> None:
+        super()._update(session, event_id)
+        settings = self._settings(self._config)
+        self._to_model(Tell(self.session_id, settings.instructions, settings.voice))
+        self._seek_speech()
+
+    def _seek_speech(self) -> None:
+        ears = self._ears
+        assert isinstance(ears, DuplexEars)
+        ears.seek_speech(
+            not self._model.owns_turns and self._config.input.transcription is not None
+        )
 
     def _new_ears(self, format: AudioFormat) -> Ears:
-        limit, apart = self._services.params.max_input_ms, self._server_plays
-        return DuplexEars(format, limit, apart, OUTPUT_RATE, self._give)
+        services = self._services
+        limit, apart = services.params.max_input_ms, self._server_plays
+        return DuplexEars(format, limit, apart, self._model.rate, self._give, services.make_vad())
 
     def _give(self, pcm: bytes) -> None:
         if pcm:
@@ -118,8 +161,8 @@ class DuplexTask(SessionTask):
     def _perform(self, action: actions.Action, now: int) -> None:
         match action:
             case (
-                actions.Recognise() | actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
-                | actions.AdoptDraft() | actions.CancelGeneration() | actions.CancelWork()
+                actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
+                | actions.AdoptDraft() | actions.CancelGeneration()
                 | actions.ReportFrontier()
             ):  # fmt: skip
                 self._timing.performing(action, now)

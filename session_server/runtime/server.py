@@ -22,6 +22,7 @@ from session_server.runtime.address import Address as Address
 from session_server.runtime.calls import Calls
 from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 from session_server.runtime.drain import Drain
+from session_server.runtime.duplex_figures import watch_duplex
 from session_server.runtime.duplex_host import DuplexHost
 from session_server.runtime.front import Front
 from session_server.runtime.host import EngineHost
@@ -50,8 +51,7 @@ class Server:
     def _new_host(self, store: ModelStore, clock: Clock) -> EngineHost | DuplexHost:
         graph, params = self.config.graph, self.config.scheduler
         if graph.duplex is not None:
-            limit = params.max_sessions
-            return DuplexHost(graph.duplex, store, limit, clock, self._deliver, self.metrics)
+            return DuplexHost(graph.duplex, store, params, clock, self._deliver, self.metrics)
         report = HostReport(self.metrics)
         return EngineHost(graph, store, params, clock, self._deliver, report)
 
@@ -99,7 +99,7 @@ class Server:
         if isinstance(self.host, EngineHost):
             watch_host(self.host, self.metrics)
         else:
-            self.host.watch()
+            watch_duplex(self.host, self.metrics)
         gc.collect()
         gc.freeze()  # models and code live as long as the process: no need to look at them again
         self._front.open()

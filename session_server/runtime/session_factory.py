@@ -27,6 +27,7 @@ from session_server.protocol import session_config as wire
 from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import parse_extensions
 from session_server.runtime.connection import ConnectionContext
+from session_server.runtime.duplex_engines import engine_maker
 from session_server.runtime.duplex_task import DuplexTask
 from session_server.runtime.messages import ToHost
 from session_server.runtime.recorder import Recorder
@@ -52,6 +53,7 @@ class SessionFactory:
     ) -> None:
         self._config = config
         self._default = rules
+        duplex = config.graph.duplex
         self._services = SessionServices(
             rules=rules,
             params=config.core,
@@ -59,11 +61,12 @@ class SessionFactory:
             new_id=new_id,
             metrics=metrics,
             post=post,
-            make_vad=WebRtcVad if config.graph.duplex is not None else vad_maker(config, store),
+            make_vad=WebRtcVad if _hears_itself(config.graph) else vad_maker(config, store),
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
             recorder=recorder,
             hearing=hearing_of(config.graph),
             sees=config.graph.stage(Stage.VISION) is not None,
+            duplex=None if duplex is None else engine_maker(duplex, store)[1],
         )
 
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
@@ -80,9 +83,16 @@ class SessionFactory:
 
 def hearing_of(graph: Graph) -> Hearing:
     """What the graph makes of the user's audio."""
+    if graph.duplex is not None:
+        return Hearing(natively=False, words=graph.duplex.words is not None)
     thinker = graph.stage(Stage.THINKER)
     natively = thinker is not None and thinker.hears
     return Hearing(natively, words=graph.stage(Stage.ASR) is not None)
+
+
+def _hears_itself(graph: Graph) -> bool:
+    """Nobody beside the model listens to the user."""
+    return graph.duplex is not None and graph.duplex.words is None
 
 
 def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engines.duplex.base import DuplexCapabilities
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.clock import Clock
@@ -31,3 +32,5 @@ class SessionServices:
     recorder: Recorder | None = None
     hearing: Hearing = field(default_factory=Hearing)
     sees: bool = False
+    duplex: DuplexCapabilities | None = None
+    """Of the model, where it hears and speaks at once."""

@@ -16,10 +16,11 @@ from engines.sim.duplex import DuplexOptions, SimDuplex
 from session_server.clock import MonotonicClock
 from session_server.errors import ConfigError, EngineFault, ModelsMissing
 from session_server.observability.metrics import Metrics
-from session_server.runtime import duplex_host
+from session_server.runtime import duplex_keeper
 from session_server.runtime.duplex_check import try_duplex
 from session_server.runtime.duplex_host import DuplexHost
 from session_server.runtime.duplex_messages import ClearHeard, HearUser, TakeSeat
+from session_server.runtime.duplex_seating import Place
 from session_server.runtime.messages import (
     CancelResponse,
     CloseSession,
@@ -30,6 +31,7 @@ from session_server.runtime.messages import (
     SessionRefused,
     ToSession,
 )
+from session_server.scheduler.params import SchedulerParams
 from tests.integration.duplex.conftest import until
 
 pytestmark = pytest.mark.integration
@@ -59,16 +61,15 @@ def brittle(options: Mapping[str, object], store: ModelStore) -> Brittle:
 @pytest.fixture
 def spec(monkeypatch: pytest.MonkeyPatch) -> DuplexSpec:
     monkeypatch.setattr(registry, "DUPLEX", {"brittle": f"{__name__}:brittle", **registry.DUPLEX})
-    monkeypatch.setattr(duplex_host, "RETRY_S", (0.01,))
+    monkeypatch.setattr(duplex_keeper, "RETRY_S", (0.01,))
     Brittle.failures = []
     Brittle.may_load.set()
     return DuplexSpec("brittle")
 
 
 def host(spec: DuplexSpec, seen: list[ToSession], max_sessions: int = 9) -> DuplexHost:
-    return DuplexHost(
-        spec, STORE, max_sessions, MonotonicClock(), seen.append, Metrics(strict=True)
-    )
+    params = SchedulerParams(max_sessions=max_sessions)
+    return DuplexHost(spec, STORE, params, MonotonicClock(), seen.append, Metrics(strict=True))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ async def test_a_first_load_that_hangs_ends_the_start_at_its_limit(spec: DuplexS
 async def test_a_model_that_dies_again_and_again_is_begun_after_ever_longer_pauses(
     spec: DuplexSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplex_host, "RETRY_S", (0.01, 0.01, 3600.0))
+    monkeypatch.setattr(duplex_keeper, "RETRY_S", (0.01, 0.01, 3600.0))
     seen: list[ToSession] = []
     made = host(DuplexSpec("brittle", options={"throw": 2}), seen)
     await made.start()
@@ -160,7 +161,7 @@ async def test_sessions_are_admitted_by_slots_and_messages_of_strangers_do_nothi
     assert seen[:2] == [SessionOpened("a"), SessionOpened("b")]
     assert seen[2] == SessionRefused("c", "all 2 slots of the duplex model are taken")
     assert made.slots == (2, 2)
-    assert made.sessions_by_class()["playing"] == 2
+    assert made.places() == {Place.SEATED: 2}
     with pytest.raises(AssertionError, match="a, b"):
         made.check_integrity()
     for message in (HearUser("x", b""), ClearHeard("x"), CloseSession("x"), TakeSeat("x", "", "")):

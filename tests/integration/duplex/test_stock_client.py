@@ -171,6 +171,51 @@ async def test_settings_of_turn_detection_are_shown_as_not_in_force(
 
 
 @pytest.mark.asyncio
+async def test_instructions_that_come_later_reach_a_model_that_reads_them(
+    open_duplex: OpenDuplex,
+) -> None:
+    """From the next answer on; the one under way goes on as it was begun."""
+    async with open_duplex() as server, calling(server) as caller:
+        caller.say(4)
+        await caller.wait("response.output_audio.delta", 2)
+        await caller.connection.session.update(
+            session={"type": "realtime", "instructions": "be kind"}
+        )
+        first = (await caller.wait("response.done")).response
+        intact(caller, first.id, 1)
+        caller.say(4)
+        second = (await caller.wait("response.done", 2)).response
+        report = verify(caller.pcm(second.id), answer_name("be kind", 2), SIZE)
+        assert report.complete, report
+        assert not caller.of("error")
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_reads_nothing_says_so_in_the_session_it_shows(
+    open_duplex: OpenDuplex, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with open_duplex(reads_instructions=False) as server, calling(server) as caller:
+        shown = caller.events[0].session
+        assert shown.instructions == ""
+        await caller.connection.session.update(
+            session={
+                "type": "realtime",
+                "instructions": "be kind",
+                "audio": {"output": {"voice": "cedar"}},
+            }
+        )
+        session = (await caller.wait("session.updated")).session
+        assert session.instructions == ""
+        assert session.audio.output.voice == shown.audio.output.voice
+        caller.say(4)
+        done = (await caller.wait("response.done")).response
+        assert verify(caller.pcm(done.id), answer_name("", 1), SIZE).complete
+        assert not caller.of("error")
+    assert "not used by this model: instructions, output.voice" in caplog.text
+
+
+@pytest.mark.asyncio
 async def test_a_model_without_tokens_for_the_floor_has_responses_that_end(
     open_duplex: OpenDuplex,
 ) -> None:

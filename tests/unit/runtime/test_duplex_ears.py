@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from session_server.audio.formats import AudioFormat, encode_samples
-from session_server.core.events import AudioAppended
+from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.duplex_ears import DuplexEars
 
 pytestmark = pytest.mark.unit
@@ -16,11 +16,21 @@ def tone(seconds: float, rate: int) -> np.ndarray:
     return (8000 * np.sin(2 * np.pi * 440 * np.arange(int(seconds * rate)) / rate)).astype(np.int16)
 
 
+class Always:
+    """Hears speech in everything."""
+
+    def probability(self, frame: np.ndarray[tuple[int], np.dtype[np.int16]]) -> float:
+        return 1.0
+
+    def reset(self) -> None:
+        pass
+
+
 def ears(
     format: AudioFormat = AudioFormat.PCM, apart: bool = False
 ) -> tuple[DuplexEars, bytearray]:
     given = bytearray()
-    return DuplexEars(format, 10_000, apart, 24_000, given.extend), given
+    return DuplexEars(format, 10_000, apart, 24_000, given.extend, Always()), given
 
 
 def append(made: DuplexEars, data: bytes, size: int) -> list[AudioAppended]:
@@ -70,3 +80,23 @@ def test_a_clear_and_a_new_format_keep_the_time_line() -> None:
     found = append(made, encode_samples(tone(0.5, 8_000), AudioFormat.PCMU), 160)
     assert abs(found[-1].end_sample - 16_000) <= 2
     assert 23_000 < len(given) // 2 <= 24_000
+
+
+def test_speech_is_looked_for_only_while_somebody_wants_to_know() -> None:
+    made, given = ears()
+    second = bytes(2 * 24_000)
+
+    def ends() -> list[int]:
+        found = made.listen(second, 0)
+        return [event.end_sample for event in found if isinstance(event, SpeechProbability)]
+
+    assert ends() == []
+    made.seek_speech(True)
+    judged = ends()
+    assert len(judged) > 20
+    assert all(16_000 < end <= 32_000 for end in judged)
+    made.seek_speech(True)
+    assert len(ends()) > 20
+    made.seek_speech(False)
+    assert ends() == []
+    assert len(given) >= 2 * 24_000 * 4 - 4_000

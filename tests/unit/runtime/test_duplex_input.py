@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.runtime.duplex_input import WINDOW_TICKS, UserFrames
+from session_server.runtime.duplex_input import WINDOW_TICKS, UserFrames, is_quiet
 
 pytestmark = pytest.mark.unit
 
@@ -85,3 +85,18 @@ def test_a_clear_forgets_what_waits() -> None:
     assert made.take() is None
     made.push(sound(0, 160))
     assert made.take() == sound(0, 100)
+
+
+@pytest.mark.parametrize(
+    ("pcm", "quiet"),
+    [
+        (b"", True),
+        (bytes(960), True),
+        (b"\x03\x00\xfd\xff", True),
+        (b"\x04\x00", False),
+        (b"\x00\x80", False),
+        (b"\x00\x00\x00\x20", False),
+    ],
+)
+def test_what_is_quieter_than_a_level_is_quiet(pcm: bytes, quiet: bool) -> None:
+    assert is_quiet(pcm, -80.0) is quiet

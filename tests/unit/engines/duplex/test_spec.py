@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from engines.duplex.registry import DUPLEX
+from engines.duplex.spec import RestSpec, WordsSpec
 from engines.graph import Graph
 from session_server.config import load
 from session_server.errors import ConfigError
@@ -40,6 +41,18 @@ def test_the_shipped_files_hold(name: str) -> None:
         ({"kind": "simplex"}, "graph.kind: must be duplex, or left out"),
         ({"tick_limit_s": 0}, "graph.tick_limit_s: must be seconds"),
         ({"load_limit_s": True}, "graph.load_limit_s: must be seconds"),
+        ({"placement": "moon"}, "graph.placement: must be thread or process, not 'moon'"),
+        ({"placement": []}, "graph.placement: must be thread or process"),
+        ({"rest": 5}, "graph.rest: must be a mapping, not 5"),
+        ({"rest": {"after": 5}}, "graph.rest.after: unknown key; known are after_s,"),
+        ({"rest": {"after_s": 1}}, "graph.rest.after_s: must be at least 2, not 1"),
+        ({"rest": {"after_s": 0}}, "graph.rest.after_s: must be seconds"),
+        ({"rest": {"below_dbfs": 3}}, "graph.rest.below_dbfs: must be dBFS in -120..0, not 3"),
+        ({"rest": {"wait_limit_s": "x"}}, "graph.rest.wait_limit_s: must be seconds"),
+        ({"words": {}}, "graph.words.engine: must name an engine, such as cpu.moonshine"),
+        ({"words": {"engine": "x", "niceness": 20}}, "graph.words.niceness: must be a whole"),
+        ({"words": {"engine": "x", "max_waiting": 0}}, "graph.words.max_waiting: must be a whole"),
+        ({"words": {"engine": "x", "slots": 1}}, "graph.words.slots: unknown key"),
     ],
 )
 def test_a_wrong_key_is_named(change: dict[str, Any], complaint: str) -> None:
@@ -47,6 +60,21 @@ def test_a_wrong_key_is_named(change: dict[str, Any], complaint: str) -> None:
     assert Graph.from_mapping(good).duplex is not None
     with pytest.raises(ConfigError, match=complaint):
         Graph.from_mapping({**good, **change})
+
+
+def test_sections_that_may_be_left_out_have_defaults_and_are_shown() -> None:
+    plain = Graph.from_mapping({"kind": "duplex", "engine": "sim.duplex"}).duplex
+    assert plain is not None
+    assert (plain.placement, plain.rest, plain.words) == ("thread", None, None)
+    flags = {"graph.rest.after_s": 5, "graph.words.engine": "sim.asr"}
+    config = load(Path("configs/sim-duplex.yaml"), flags=flags)
+    spec = config.config.graph.duplex
+    assert spec is not None
+    assert spec.rest == RestSpec(after_s=5.0)
+    assert spec.words == WordsSpec("sim.asr")
+    shown = {setting.key: setting.value for setting in config.settings()}
+    assert shown["graph.rest.wait_limit_s"] == 10.0
+    assert shown["graph.words.engine"] == "sim.asr"
 
 
 @pytest.mark.parametrize(
