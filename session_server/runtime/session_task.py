@@ -31,6 +31,7 @@ from session_server.protocol.session_config import AudioFormat, SessionConfig
 from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
+from session_server.runtime.deadline_timer import DeadlineTimer
 from session_server.runtime.ears import Ears
 from session_server.runtime.inbox import Entry, Inbox, Sound
 from session_server.runtime.messages import CloseSession, ToSession, UserSpeaks
@@ -87,8 +88,7 @@ class SessionTask:
         self._inbox = Inbox()
         self._listening: Iterator[events.Event] | None = None
         self._pumping = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: int | None = None
+        self._timer = DeadlineTimer(self._loop, services.clock, self._on_deadline)
         self._began = now
         self._outcome = SessionOutcome.CLOSED
         self._ended = False
@@ -346,23 +346,10 @@ class SessionTask:
     # -- time
 
     def _arm(self) -> None:
-        if self._ended:
-            return
-        deadline = self._core.next_deadline()
-        if deadline == self._timer_at and self._timer is not None:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = deadline
-        if deadline is not None:
-            delay_s = max(0, deadline - self._services.clock.now()) / NS_PER_S
-            self._timer = self._loop.call_later(delay_s, self._on_timer)
+        if not self._ended:
+            self._timer.set(self._core.next_deadline())
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._ended:
-            return
+    def _on_deadline(self) -> None:
         self._receive(self._ears.gathered())
         self._tell(self._sent.take())
         now = self._services.clock.now()
@@ -390,9 +377,7 @@ class SessionTask:
         if self._ended:
             return
         self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.off()
         self._inbox.clear()
         self._listening = None
         self._services.post(CloseSession(self.session_id))
