@@ -1,4 +1,4 @@
-"""A conversation as the tokens of a Qwen3-Omni thinker, with places for the sounds in it.
+"""A conversation as the tokens of an Omni thinker, with places for the sounds in it.
 
 Owns the chat template and the tokenizer. Every position has an *identity*: its token, or for a place in a sound a negative
 number made of the sound and the place, so that slots that know a conversation can be compared with it. What a user or a tool
@@ -22,7 +22,6 @@ from engines.trimming import first_kept
 DEFAULT_INSTRUCTIONS = (
     "You are a helpful voice assistant. Answer briefly, in plain words that can be spoken."
 )
-SOUND = "<|audio_pad|>"
 _TOOLS = """
 
 # Tools
@@ -38,6 +37,16 @@ For each function call, return a json object with function name and arguments wi
 <tool_call>
 {{"name": <function-name>, "arguments": <args-json-object>}}
 </tool_call>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What differs between families: control tokens of a `sound` and around it, and what the system prompt begins with (`own`)."""
+
+    sound: str
+    sound_start: str
+    sound_end: str
+    own: str = ""
 
 
 @dataclass(slots=True)
@@ -64,6 +73,11 @@ class Prompt:
         self.identities += [-((digest << 20) + place + 1) for place in range(count)]
         self.user += [True] * count
 
+    def sounds_within(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """The parts of sounds in these places: first, and one past the last."""
+        parts = [(max(at, begin), min(at + count, end)) for at, count, _ in self.sounds]
+        return [(first, last) for first, last in parts if first < last]
+
     def join(self, other: Prompt) -> None:
         shift = len(self)
         self.sounds += [(at + shift, count, pcm) for at, count, pcm in other.sounds]
@@ -75,7 +89,9 @@ class Prompt:
 class Chat:
     """Renders jobs. `sound_tokens` says how many tokens a sound is."""
 
-    def __init__(self, folder: Path, sound_tokens: Callable[[bytes], int]) -> None:
+    def __init__(
+        self, folder: Path, manners: Manners, sound_tokens: Callable[[bytes], int]
+    ) -> None:
         from transformers import AutoTokenizer
 
         self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -83,8 +99,9 @@ class Chat:
         special = sorted(self._tokenizer.get_added_vocab(), key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, special)) or r"(?!)")
         single = self._tokenizer.convert_tokens_to_ids
+        self._own = manners.own
         self._sound, self._sound_start, self._sound_end = map(
-            single, (SOUND, "<|audio_start|>", "<|audio_end|>")
+            single, (manners.sound, manners.sound_start, manners.sound_end)
         )
         self.end: int = single("<|im_end|>")
         self.ends = {self.end, single("<|endoftext|>")}
@@ -143,6 +160,7 @@ class Chat:
 
     def _system(self, job: ThinkJob) -> str:
         text = self._defused(job.instructions.strip()) or DEFAULT_INSTRUCTIONS
+        text = f"{self._own}\n{text}" if self._own else text
         return text + _tools(job.tools) if job.tools else text
 
     def _render(self, message: ChatMessage) -> Prompt:

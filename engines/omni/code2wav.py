@@ -29,8 +29,10 @@ from engines.base import (
 )
 from engines.model_store import ModelStore
 from engines.omni.edge import CodecFrames
+from engines.omni.lacking import lacking
 from engines.omni.options import VocoderOptions, read_options
-from engines.omni.parts import LOADING, Qwen3Weights
+from engines.omni.parts import LOADING, QWEN3, Weights
+from engines.omni.pcm import s16le
 from engines.stepping import require_new
 from session_server.errors import EngineFault
 from session_server.media import OUTPUT_RATE
@@ -121,7 +123,7 @@ class Code2WavEngine:
         if self._maker is not None:
             return
         with LOADING:
-            self._model = Qwen3Weights(self._options).code2wav()
+            self._model = Weights(self._options, QWEN3).module(QWEN3.vocoder)
         self._unit = int(self._model.total_upsample)
         self._groups = int(self._model.config.num_quantizers)
         maker = WaveMaker(self._decode, self._unit, self._options.left_frames)
@@ -179,7 +181,7 @@ class Code2WavEngine:
         waves = maker.next_waves([(stream, count) for _, stream, count in chunks])
         for (key, stream, count), wave in zip(chunks, waves, strict=True):
             finished = stream.closed and not stream.waiting
-            results[key] = StepResult(key, Pcm(_s16le(wave)), count, finished)
+            results[key] = StepResult(key, Pcm(s16le(wave)), count, finished)
 
     def _decode(self, codes: Tensor) -> Tensor:
         with torch.inference_mode():
@@ -188,10 +190,9 @@ class Code2WavEngine:
             return wave[:, 0].float().cpu()
 
 
-def _s16le(wave: Tensor) -> bytes:
-    samples = (wave * 32767.0).round().clamp(-32768, 32767).to(torch.int16)
-    pcm: bytes = samples.numpy().astype("<i2").tobytes()
-    return pcm
+def missing(options: Mapping[str, object], store: ModelStore) -> list[str]:
+    """What is not here for these options, a line each."""
+    return lacking(options, VocoderOptions(), QWEN3, QWEN3.vocoder)
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> Code2WavEngine:

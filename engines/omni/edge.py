@@ -1,8 +1,7 @@
 """What passes from the thinker to the talker, and from the talker to the vocoder. Tensors on the stage's device.
 
-The talker reads the thinker's view of what the user said (`Understanding`), then one embedding for each token of the
-answer (`Spoken`). `user` rows are embeddings of text tokens; where `heard` is true they are the thinker's hidden states of
-audio tokens instead.
+The talker reads the thinker's view of what was said before (`Understanding` in Qwen3-Omni, `Conversation` in Qwen2.5-Omni), then
+one embedding for each token of the answer (`Spoken`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """`user` [n, size], `heard` [n]: all of the conversation's user messages; `opening` [3, size]: the embeddings that open
+    """`user` [n, size], `heard` [n]: all of the conversation's user messages, as embeddings of text tokens, and where `heard`
+    is true as the thinker's hidden states of audio tokens; `opening` [3, size]: the embeddings that open
     the answer; `marks` [3, size]: of beginning, end and padding of speech."""
 
     user: Tensor
@@ -25,14 +25,21 @@ class Understanding:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversation:
+    """`states` [n, size]: the whole prompt, instructions and earlier answers too."""
+
+    states: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class Spoken:
-    """One token of the answer: its embedding [size]."""
+    """One token of the answer: its embedding [size], in Qwen2.5-Omni with what reading it gave."""
 
     embedding: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class CodecFrames:
-    """Codes [frames, groups] of one answer, in order."""
+    """Codes [frames, groups] of one answer, in order, in main memory."""
 
     codes: Tensor

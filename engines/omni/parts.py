@@ -1,4 +1,4 @@
-"""The three parts of a Qwen3-Omni model, each read by itself from the published folder.
+"""The three parts of an Omni model, each read by itself from the published folder.
 
 A part's module is made from the model's own config and only its weights are read, so that stages may be on different devices.
 What is missing is said in one line, before anything is loaded.
@@ -6,8 +6,11 @@ What is missing is said in one line, before anything is loaded.
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,82 +19,146 @@ import torch
 from engines.omni.options import OmniOptions
 from session_server.errors import EngineFault, ModelsMissing
 
-_KIND = "qwen3_omni_moe"
+Tensor = Any
 
 LOADING = threading.Lock()
 """Held by a stage while it loads: transformers imports its modules as they are asked for, which two threads must not do at once."""
 
 
-class Qwen3Weights:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a family's model: what it is called there, and its class. `model_type`: of its config, where that names none."""
+
+    name: str
+    kind: str
+    model_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models of one kind: what their config calls them, and where transformers has their classes."""
+
+    model_type: str
+    title: str
+    module: str
+    config: str
+    thinker: Part
+    talker: Part
+    vocoder: Part
+
+
+QWEN3 = Family(
+    "qwen3_omni_moe",
+    "Qwen3-Omni",
+    "transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe",
+    "Qwen3OmniMoeConfig",
+    Part("thinker", "Qwen3OmniMoeThinkerForConditionalGeneration"),
+    # without a kind transformers would not know that the published experts are to be stacked
+    Part("talker", "Qwen3OmniMoeTalkerForConditionalGeneration", "qwen3_omni_moe"),
+    Part("code2wav", "Qwen3OmniMoeCode2Wav"),
+)
+QWEN2_5 = Family(
+    "qwen2_5_omni",
+    "Qwen2.5-Omni",
+    "transformers.models.qwen2_5_omni.modeling_qwen2_5_omni",
+    "Qwen2_5OmniConfig",
+    Part("thinker", "Qwen2_5OmniThinkerForConditionalGeneration"),
+    Part("talker", "Qwen2_5OmniTalkerForConditionalGeneration"),
+    Part("token2wav", "Qwen2_5OmniToken2WavModel"),
+)
+
+
+class Weights:
     """The model in `options.weights`. Raises ModelsMissing when it is not there, EngineFault when it cannot be used."""
 
-    def __init__(self, options: OmniOptions) -> None:
+    def __init__(self, options: OmniOptions, family: Family) -> None:
         self._options = options
+        self._family = family
         self.folder = Path(options.weights).expanduser()
+        require_folder(self.folder, family)
         self.config = self._read_config()
         if options.threads:
             torch.set_num_threads(options.threads)
 
-    def thinker(self) -> Any:  # noqa: ANN401 - a module of torch
-        from transformers import Qwen3OmniMoeThinkerForConditionalGeneration as Thinker
-
-        return self._load(Thinker, self.config.thinker_config, "thinker")
-
-    def talker(self) -> Any:  # noqa: ANN401
-        from transformers import Qwen3OmniMoeTalkerForConditionalGeneration as Talker
-
-        # its config names no kind, by which transformers would know that the published experts are to be stacked
-        self.config.talker_config.model_type = _KIND
-        return self._load(Talker, self.config.talker_config, "talker")
-
-    def code2wav(self) -> Any:  # noqa: ANN401
-        from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
-            Qwen3OmniMoeCode2Wav as Code2Wav,
-        )
-
-        return self._load(Code2Wav, self.config.code2wav_config, "code2wav")
-
-    def _read_config(self) -> Any:  # noqa: ANN401
-        from transformers import Qwen3OmniMoeConfig
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()  # it would report each part's weights as unexpected in the others
-        logging.disable_progress_bar()
-        path = self.folder / "config.json"
-        try:
-            kind = json.loads(path.read_text()).get("model_type")
-        except OSError:
-            raise ModelsMissing(
-                f"{self.folder} has no config.json: engine option weights must name the folder of a Qwen3-Omni model"
-            ) from None
-        except ValueError as error:
-            raise EngineFault(f"{path} cannot be read: {error}") from None
-        if kind != _KIND:
-            raise EngineFault(f"{path} is of a {kind} model; this engine runs {_KIND}")
-        if not any(self.folder.glob("*.safetensors")):
-            raise ModelsMissing(
-                f"{self.folder} has no *.safetensors files: its download is not whole"
-            )
-        return Qwen3OmniMoeConfig.from_pretrained(self.folder)
-
-    def _load(self, kind: Any, config: Any, prefix: str) -> Any:  # noqa: ANN401
-        device = torch.device(self._options.device)
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise EngineFault(
-                f"engine option device: there is no {self._options.device} on this machine"
-            )
+    def module(self, part: Part) -> Any:  # noqa: ANN401 - a module of torch
+        """The part on its device, ready to be called."""
+        require_device(self._options.device)
+        config = getattr(self.config, f"{part.name}_config")
+        config.model_type = part.model_type or config.model_type
+        kind = getattr(importlib.import_module(self._family.module), part.kind)
         model, report = kind.from_pretrained(
             self.folder,
             config=config,
             dtype=getattr(torch, self._options.dtype),
             attn_implementation=self._options.attention,
-            key_mapping={rf"^{prefix}\.": ""},
+            key_mapping={rf"^{part.name}\.": ""},
             local_files_only=True,
             output_loading_info=True,
         )
         if report["missing_keys"]:
             missing = sorted(report["missing_keys"])
             raise EngineFault(
-                f"{self.folder} lacks weights of the {prefix}: {missing[0]}, {len(missing)} in all"
+                f"{self.folder} lacks weights of the {part.name}: {missing[0]}, {len(missing)} in all"
             )
-        return model.eval().to(device)
+        return model.eval().to(self._options.device)
+
+    def rows(self, name: str, numbers: Sequence[int]) -> Tensor:
+        """Some rows of one weight, without the rest of it. Raises EngineFault when it is not there."""
+        from safetensors import safe_open
+
+        for path in sorted(self.folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as file:
+                if name in file.keys():  # noqa: SIM118 - not a mapping
+                    weight = file.get_slice(name)
+                    return torch.cat([weight[number : number + 1] for number in numbers])
+        raise EngineFault(f"{self.folder} lacks the weight {name}")
+
+    def _read_config(self) -> Any:  # noqa: ANN401
+        import transformers
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()  # it would report each part's weights as unexpected in the others
+        logging.disable_progress_bar()
+        return getattr(transformers, self._family.config).from_pretrained(self.folder)
+
+
+def require_folder(folder: Path, family: Family) -> None:
+    """Raises ModelsMissing or EngineFault, one line, unless a whole model of that family is there."""
+    path = folder / "config.json"
+    try:
+        kind = json.loads(path.read_text()).get("model_type")
+    except OSError:
+        raise ModelsMissing(
+            f"{folder} has no config.json: engine option weights must name the folder of a {family.title} model"
+        ) from None
+    except (ValueError, AttributeError) as error:
+        raise EngineFault(f"{path} cannot be read: {error}") from None
+    if kind != family.model_type:
+        raise EngineFault(f"{path} is of a {kind} model; this engine runs {family.model_type}")
+    lacking = _lacking_files(folder)
+    if lacking:
+        raise ModelsMissing(f"{folder} has no {lacking}: its download is not whole")
+
+
+def require_device(device: str) -> None:
+    """Raises EngineFault, one line, unless the device is here."""
+    try:
+        kind = torch.device(device)
+    except RuntimeError as error:
+        line = " ".join(str(error).split())
+        raise EngineFault(f"engine option device: {line[:120]}") from None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind.type == "cuda" and (kind.index or 0) >= count:
+        raise EngineFault(f"engine option device: there is no {device} on this machine")
+
+
+def _lacking_files(folder: Path) -> str:
+    """The first file of weights that is not there; empty when all are."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return "" if any(folder.glob("*.safetensors")) else "*.safetensors files"
+    try:
+        files = set(json.loads(index.read_text())["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return f"{index.name} that can be read"
+    return next((name for name in sorted(files) if not (folder / name).exists()), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,25 @@ Tensor = Any
 
 
 class Listener:
-    """Feature extractor and audio tower. `most_s`: of a longer sound the end is heard."""
+    """Feature extractor and audio tower. `tokens_of`: mel frames to tokens. `most_s`: of a longer sound the end is heard."""
 
-    def __init__(self, folder: Path, tower: Any, most_s: int) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        folder: Path,
+        tower: Any,  # noqa: ANN401
+        tokens_of: Callable[[int], int],
+        most_s: int,
+    ) -> None:
         from transformers import AutoFeatureExtractor
-        from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
-            _get_feat_extract_output_lengths,
-        )
 
         self._extract = AutoFeatureExtractor.from_pretrained(folder, local_files_only=True)
         self._tower = tower
-        self._tokens_of = _get_feat_extract_output_lengths
-        self._window = int(tower.config.n_window)
+        self._tokens_of = tokens_of
         self._most = max(_LEAST, most_s * INPUT_RATE // _HOP * _HOP)
 
     def tokens(self, pcm: bytes) -> int:
         """How many tokens this sound is."""
-        return int(self._tokens_of(torch.tensor(self._frames(len(pcm) // 2)), self._window))
+        return self._tokens_of(self._frames(len(pcm) // 2))
 
     def hear(self, pcm: bytes) -> Tensor:
         """Embeddings [tokens, size] of s16le at INPUT_RATE."""
@@ -48,7 +51,7 @@ class Listener:
             truncation=False,
             return_tensors="pt",
         )["input_features"][0][:, :frames]
-        weight = self._tower.conv2d1.weight
+        weight = next(self._tower.parameters())
         heard = self._tower(
             features.to(weight.device, weight.dtype),
             feature_lens=torch.tensor([frames], device=weight.device),

@@ -1,18 +1,18 @@
-"""The talker of Qwen3-Omni over slots: it reads what the thinker understood, then speaks token by token of the answer.
+"""The talker of an Omni model over slots: it reads what the thinker understood, then speaks token by token of the answer.
 
-A job is a whole answer. Its first piece of text brings the thinker's view of the user's messages (`edge.Understanding`), which
-is read at most `prompt_units` positions a step, without a frame; then each step gives one frame of all code groups. Frame `k`
-needs token `k` of the answer; after the last token come the mark of the end and padding, until the model ends the speech.
-The end is not chosen before the text has ended. All jobs of a batch that can give a frame go through the decoder, and
-through the code predictor, together.
+A job is a whole answer. Its first piece of text brings the thinker's view of what was said before (`edge`), which is read at most
+`prompt_units` positions a step, without a frame; then each step gives one frame of all code groups. Frame `k` needs token `k` of
+the answer; after the last token come the mark of the end and padding, until the model ends the speech. The end is not chosen
+before the text has ended. All jobs of a batch that can give a frame go through the model together, and the device is waited for
+once a step.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -26,16 +26,64 @@ from engines.base import (
     TalkJob,
     TalkPiece,
 )
-from engines.model_store import ModelStore
-from engines.omni.edge import CodecFrames, Spoken, Understanding
-from engines.omni.options import TalkerOptions, read_options
+from engines.omni.edge import CodecFrames, Spoken
+from engines.omni.options import TalkerOptions
 from engines.omni.parts import LOADING
-from engines.omni.talker_model import TalkerModel
+from engines.omni.sampling import Chances
 from engines.stepping import require_new
 from session_server.errors import EngineFault
 from session_server.media import OUTPUT_RATE
 
 Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """`codes` [jobs, groups]; `sums` [jobs, size]: of all their embeddings, for the next step."""
+
+    codes: Tensor
+    sums: Tensor
+
+
+class TalkerModel(Protocol):
+    """What a family's talker computes. Positions are rows [size] of what its decoder reads."""
+
+    unit_samples: int
+    groups: int
+    ends: frozenset[int]
+    """First codes that end the speech."""
+    reads: type
+    """The thinker's view, of `edge`."""
+
+    def speaker(self, voice: str) -> int:
+        """Raises ValueError for a voice that the model does not have."""
+        ...
+
+    def prompt(self, understood: Any, first: Tensor, speaker: int, room: int) -> Tensor:  # noqa: ANN401
+        """Positions [n, size], n at most `room`, that end with the answer's first token."""
+        ...
+
+    def text(self, embedding: Tensor) -> Tensor:
+        """What the thinker told of a token, as it is added to a frame's codes."""
+        ...
+
+    def after_text(self, understood: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        """The same of the mark of the end, and of padding."""
+        ...
+
+    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor: ...
+
+    def begin(self, slot: int) -> None:
+        """A job has the slot: nothing was said in it yet."""
+        ...
+
+    def said(self, slots: Sequence[int], codes: Sequence[int]) -> None: ...
+
+    def frames(
+        self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
+    ) -> Frames:
+        """A frame for each job, from the decoder's last states [jobs, size] and numbers in 0..1 [jobs, groups]."""
+        ...
 
 
 @dataclass(slots=True)
@@ -46,8 +94,8 @@ class _Job:
 
     slot: int
     speaker: int
-    chances: Any
-    understood: Understanding | None = None
+    chances: Chances
+    understood: Any = None
     tokens: deque[Tensor] = field(default_factory=deque)
     pieces: deque[int] = field(default_factory=deque)
     unread: Tensor = None
@@ -66,11 +114,14 @@ class _Job:
         return bool(self.tokens) or self.closed
 
 
-class Qwen3Talker:
-    """SteppedEngine for Stage.TALKER; takes text as it is written."""
+class OmniTalker:
+    """SteppedEngine for Stage.TALKER; takes text as it is written. `make`: the family's model."""
 
-    def __init__(self, options: TalkerOptions) -> None:
+    def __init__(
+        self, options: TalkerOptions, make: Callable[[TalkerOptions], TalkerModel]
+    ) -> None:
         self._options = options
+        self._make = make
         self._jobs: dict[JobKey, _Job] = {}
         self._free = list(range(options.slots))
         self._model: TalkerModel | None = None
@@ -93,7 +144,7 @@ class Qwen3Talker:
     def load(self) -> None:
         if self._model is None:
             with LOADING:
-                self._model = TalkerModel(self._options)
+                self._model = self._make(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, TalkJob):
@@ -101,7 +152,7 @@ class Qwen3Talker:
         model = self._ready()
         require_new(self._jobs, key, self._options.slots)
         speaker = model.speaker(job.voice)
-        chances = model.chances(self._options.seed + job.seed)
+        chances = Chances(self._options.seed + job.seed)
         self._jobs[key] = _Job(self._free.pop(0), speaker, chances)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
@@ -110,7 +161,7 @@ class Qwen3Talker:
             return
         job.closed = job.closed or last
         if isinstance(payload, TalkPiece):
-            self._take(job, payload)
+            self._take(self._ready(), job, payload)
         elif payload:
             job.fault = (
                 "the thinker gives text alone: this talker needs a thinker of the same model"
@@ -149,17 +200,17 @@ class Qwen3Talker:
 
     # -- text
 
-    def _take(self, job: _Job, piece: TalkPiece) -> None:
+    @staticmethod
+    def _take(model: TalkerModel, job: _Job, piece: TalkPiece) -> None:
         count = 0
         for part in piece.payloads:
-            match part:
-                case Understanding():
-                    job.understood = part
-                case Spoken(embedding):
-                    job.tokens.append(embedding)
-                    count += 1
-                case _:
-                    job.fault = f"the talker cannot read a {type(part).__name__}"
+            if isinstance(part, Spoken):
+                job.tokens.append(part.embedding)
+                count += 1
+            elif isinstance(part, model.reads):
+                job.understood = part
+            else:
+                job.fault = f"the talker cannot read a {type(part).__name__}"
         job.pieces.append(count)
 
     @staticmethod
@@ -188,7 +239,8 @@ class Qwen3Talker:
             model.begin(job.slot)
             room = self._options.context - self._answer_room
             job.unread = model.prompt(job.understood, job.tokens.popleft(), job.speaker, room)
-        part, job.unread = model.split(job.unread, self._options.prompt_units)
+        most = self._options.prompt_units
+        part, job.unread = job.unread[:most], job.unread[most:]
         hidden = model.forward([job.slot], [job.known], part[None])
         job.known += len(part)
         if not len(job.unread):
@@ -212,48 +264,47 @@ class Qwen3Talker:
         states = torch.stack([job.hidden for job in jobs.values()])
         slots = [job.slot for job in jobs.values()]
         may_end = [job.closed and not job.tokens for job in jobs.values()]
-        chances = torch.stack([model.draw(job.chances) for job in jobs.values()])
+        chances = torch.stack([job.chances.draw(model.groups) for job in jobs.values()])
         frames = model.frames(slots, states, may_end, chances)
-        for i, (key, job) in enumerate(jobs.items()):
-            results[key] = self._frame(
-                model, key, job, frames.codes[i], frames.sums[i], spoken[key]
+        codes = frames.codes.cpu()
+        first = codes[:, 0].tolist()
+        goes_on = [code not in model.ends for code in first]
+        if any(goes_on):
+            model.said(
+                [slot for slot, on in zip(slots, goes_on, strict=True) if on],
+                [code for code, on in zip(first, goes_on, strict=True) if on],
             )
+        for i, (key, job) in enumerate(jobs.items()):
+            if goes_on[i]:
+                job.frame = frames.sums[i]
+                results[key] = self._frame(key, job, codes[i : i + 1], spoken[key])
+            else:
+                job.finished = True
+                results[key] = StepResult(key, finished=True)
 
     @staticmethod
     def _spoken_now(job: _Job) -> bool:
         """This frame takes a token of the answer: the first took its own with the prompt."""
         return not job.frames or bool(job.tokens)
 
-    def _next_text(self, model: TalkerModel, job: _Job) -> Tensor:
-        assert job.understood is not None
+    @staticmethod
+    def _next_text(model: TalkerModel, job: _Job) -> Tensor:
         if job.tokens:
             return model.text(job.tokens.popleft())
-        _, end, pad = job.understood.marks
+        end, pad = model.after_text(job.understood)
         if not job.ending:
             job.ending = True
-            return model.text(end)
-        return model.text(pad)
+            return end
+        return pad
 
-    def _frame(
-        self, model: TalkerModel, key: JobKey, job: _Job, codes: Tensor, total: Tensor, spoken: bool
-    ) -> StepResult:
-        if int(codes[0]) == model.end:
-            job.finished = True
-            return StepResult(key, finished=True)
-        model.said(job.slot, codes[0])
-        job.frame = total
+    def _frame(self, key: JobKey, job: _Job, codes: Tensor, spoken: bool) -> StepResult:
         job.frames += 1
         full = job.known + 1 >= self._options.context or job.frames >= self._options.max_frames
         job.finished = full
         pieces = self._use_up(job) if spoken else 0
-        output = AcousticFrames(CodecFrames(codes[None]), 1, pieces)
-        return StepResult(key, output, 1, finished=full)
+        return StepResult(key, AcousticFrames(CodecFrames(codes), 1, pieces), 1, finished=full)
 
     def _ready(self) -> TalkerModel:
         if self._model is None:
             raise EngineFault("the talker is not loaded")
         return self._model
-
-
-def create(options: Mapping[str, object], store: ModelStore) -> Qwen3Talker:
-    return Qwen3Talker(read_options(options, TalkerOptions()))

@@ -6,15 +6,15 @@ understands nothing. Made once in a folder, in float32, from a seed: `python -m 
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-VOCABULARY, GROUPS = 152_064, 16
+from engines.omni.tiny_text import VOCABULARY, made_once, write_text_files
+
+GROUPS = 16
 _CONTROL = {
     151643: "<|endoftext|>",
     151644: "<|im_start|>",
@@ -32,7 +32,6 @@ _CONTROL = {
     151674: "<tts_text_bos_single>",
     151675: "<|audio_pad|>",
 }
-_ROLES = {872: "user", 77091: "assistant", 8948: "system"}
 _ATTENTION = {
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "hidden_size": 64,
 }  # fmt: skip
@@ -62,16 +61,12 @@ _CODE2WAV = {
 
 def tiny_qwen3(folder: Path, seed: int = 0) -> Path:
     """Make the model in `folder`, unless it is there; returns the folder."""
-    if (folder / "config.json").exists():
-        return folder
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    _write_tokenizer(part)
-    _write_feature_extractor(part)
-    _model(seed).save_pretrained(part)
-    part.rename(folder)
-    return folder
+
+    def write(part: Path) -> None:
+        write_text_files(part, _CONTROL)
+        _model(seed).save_pretrained(part)
+
+    return made_once(folder, write)
 
 
 def _model(seed: int) -> Any:  # noqa: ANN401 - a module of torch
@@ -138,38 +133,6 @@ def _config() -> Any:  # noqa: ANN401
         code2wav_config=_CODE2WAV,
         enable_audio_output=True,
     )
-
-
-def _write_tokenizer(folder: Path) -> None:
-    """Bytes, the control tokens, and fillers: every text can be written, none is written well."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    pieces = sorted(pre_tokenizers.ByteLevel.alphabet())
-    pieces += [f"word{i}" for i in range(len(pieces), VOCABULARY)]
-    for token, piece in {**_CONTROL, **_ROLES}.items():
-        pieces[token] = piece
-    vocabulary = {piece: token for token, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in _CONTROL.values()])
-    tokenizer.add_tokens([AddedToken(role, normalized=False) for role in _ROLES.values()])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": 4096,
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-
-
-def _write_feature_extractor(folder: Path) -> None:
-    from transformers import WhisperFeatureExtractor
-
-    WhisperFeatureExtractor(
-        feature_size=128, hop_length=160, n_fft=400, chunk_length=300, sampling_rate=16_000
-    ).save_pretrained(folder)
 
 
 def main() -> None:

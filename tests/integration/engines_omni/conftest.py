@@ -1,10 +1,13 @@
-"""The tiny Qwen3-Omni of `engines.omni.tiny`, made once, in float32 on one thread. Needs torch and transformers."""
+"""The tiny Omni models of `engines.omni`, made once, in float32 on one thread. Needs torch and transformers."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.integration.engines_omni.kinds import KINDS, Kind
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -20,19 +23,27 @@ def pytest_collection_modifyitems(items: list) -> None:
 
 
 @pytest.fixture(scope="session")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`$OMNI_TINY` names a folder to keep it in."""
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Path]:
+    """Makes a tiny model of that kind. `$OMNI_TINY` names a folder to keep them in."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from engines.omni.tiny import tiny_qwen3
-
     torch.set_num_threads(1)
     kept = os.environ.get("OMNI_TINY")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("omni") / "tiny-qwen3-omni"
-    return tiny_qwen3(folder)
+    root = Path(kept) if kept else tmp_path_factory.mktemp("omni")
+    return lambda kind: kind.tiny(root / f"tiny-{kind.name}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def weights(kind: Kind, folders: Callable[[Kind], Path]) -> Path:
+    return folders(kind)
+
+
+@pytest.fixture(scope="module")
 def options(weights: Path) -> dict:
     return {"weights": str(weights), "dtype": "float32", "threads": 1}
 

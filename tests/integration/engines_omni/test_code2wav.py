@@ -10,21 +10,23 @@ from engines.base import JobKey, Pcm, SpeechJob, StepRequest  # noqa: E402
 from engines.model_store import ModelStore  # noqa: E402
 from engines.omni.code2wav import Code2WavEngine, CodeStream, WaveMaker, create  # noqa: E402
 from engines.omni.edge import CodecFrames  # noqa: E402
+from tests.integration.engines_omni.kinds import QWEN3  # noqa: E402
 
 pytestmark = pytest.mark.integration
 FRAMES = 60
 
 
 @pytest.fixture(scope="module")
-def engine(options, tmp_path_factory) -> Code2WavEngine:
+def engine(folders, tmp_path_factory) -> Code2WavEngine:
     store = ModelStore(tmp_path_factory.mktemp("store"))
+    options = {"weights": str(folders(QWEN3)), "dtype": "float32", "threads": 1}
     made = create({**options, "left_frames": 0}, store)
     made.load()
     return made
 
 
 def codes(seed: int, frames: int = FRAMES):
-    return torch.randint(0, 2048, (frames, 16), generator=torch.Generator().manual_seed(seed))
+    return QWEN3.random_codes(frames, seed)
 
 
 def whole(engine: Code2WavEngine, wanted):

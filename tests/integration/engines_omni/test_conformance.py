@@ -8,25 +8,19 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import torch
-
 from engines.base import JobKey, SpeechJob, Stage, SteppedEngine, TalkJob, TalkPiece, ThinkJob
 from engines.conformance import stepped_checks
 from engines.conformance.stepped_kit import SteppedKit
 from engines.model_store import ModelStore
-from engines.omni import code2wav, talker, thinker
 from engines.omni.edge import CodecFrames
 from tests.integration.engines_omni.answering import Answer, heard, think
 from tests.integration.engines_omni.conftest import sound
+from tests.integration.engines_omni.kinds import QWEN2_5, QWEN3, Kind
 
 pytestmark = pytest.mark.integration
 SLOTS = 3
 GREEDY = {"temperature": 0.0, "slots": SLOTS}
 STAGES = (Stage.THINKER, Stage.TALKER, Stage.VOCODER)
-
-
-def codes(n: int) -> torch.Tensor:
-    return torch.randint(0, 2048, (9 + n, 16), generator=torch.Generator().manual_seed(n))
 
 
 def nearly(one: object, other: object) -> bool:
@@ -38,11 +32,12 @@ def nearly(one: object, other: object) -> bool:
 
 
 @pytest.fixture(scope="module")
-def kits(options, tmp_path_factory) -> dict[Stage, SteppedKit]:
+def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage, SteppedKit]:
     store = ModelStore(tmp_path_factory.mktemp("store"))
+    thinker, talker, vocoder = kind.modules
 
     def thinks() -> SteppedEngine:
-        return thinker.create({**options, **GREEDY, "context": 256, "max_tokens": 6}, store)
+        return thinker.create({**options, **GREEDY, "context": 512, "max_tokens": 6}, store)
 
     teller = thinks()
     teller.load()
@@ -57,6 +52,12 @@ def kits(options, tmp_path_factory) -> dict[Stage, SteppedKit]:
         told = zip(answers[n].texts, answers[n].payloads, strict=True)
         return [TalkPiece(text, payloads) for text, payloads in told if payloads]
 
+    def frames(n: int) -> list[CodecFrames]:
+        codes = kind.random_codes(9 + n, n)
+        return [CodecFrames(codes[:4]), CodecFrames(codes[4:])]
+
+    exact = {"left_frames": 0} if kind is QWEN3 else {}
+
     def held(engine: SteppedEngine) -> int:
         return engine.jobs_held
 
@@ -65,21 +66,25 @@ def kits(options, tmp_path_factory) -> dict[Stage, SteppedKit]:
             thinks,
             lambda n: heard(sound(0.3 + 0.1 * n, n)),
             held=held,
-            bad_job=ThinkJob("hello " * 300, ()),
+            bad_job=ThinkJob("hello " * 500, ()),
         ),
         Stage.TALKER: SteppedKit(
-            lambda: talker.create({**options, **GREEDY, "context": 128, "max_frames": 10}, store),
+            lambda: talker.create({**options, **GREEDY, "context": 256, "max_frames": 10}, store),
             lambda _: TalkJob("ethan"),
             pieces,
             held=held,
             bad_job=TalkJob("nobody"),
         ),
         Stage.VOCODER: SteppedKit(
-            lambda: code2wav.create({**options, "left_frames": 0, "slots": SLOTS}, store),
+            lambda: vocoder.create({**options, **exact, "slots": SLOTS}, store),
             lambda _: SpeechJob("ethan"),
-            lambda n: [CodecFrames(codes(n)[:4]), CodecFrames(codes(n)[4:])],
+            frames,
             same=nearly,
+            # a denoised chunk sees only so much of its neighbours
+            sizes_matter=kind is QWEN2_5,
+            sizes=(3, 16, 100_000),
             held=held,
+            bad_job=SpeechJob("nobody") if kind is QWEN2_5 else None,
         ),
     }
 

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from session_server.config import load
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LOAD = """
@@ -18,7 +20,7 @@ from engines.model_store import ModelStore
 from engines.registry import factory
 
 options = {"weights": sys.argv[1], "dtype": "float32", "threads": 1}
-names = ("omni.qwen3_thinker", "omni.qwen3_talker", "omni.qwen3_code2wav")
+names = sys.argv[2:]
 engines = [factory(name)(options, ModelStore(Path("."))) for name in names]
 assert "transformers" not in sys.modules
 failed = []
@@ -38,8 +40,9 @@ sys.exit(repr(failed) if failed else 0)
 """
 
 
-def test_three_stages_that_load_at_once_do_not_trip_over_each_others_imports(weights):
+def test_three_stages_that_load_at_once_do_not_trip_over_each_others_imports(kind, weights):
     root = Path(__file__).resolve().parents[3]
-    command = [sys.executable, "-c", LOAD, str(weights)]
+    names = [spec.engine for spec in load(Path(kind.config.name)).config.graph.stages]
+    command = [sys.executable, "-c", LOAD, str(weights), *names]
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-500:]

@@ -1,6 +1,6 @@
-"""The tiny Qwen3-Omni behind the whole server: audio in, audio out over WebSocket, and interruptions anywhere.
+"""The tiny Omni models behind the whole server: audio in, audio out over WebSocket, and interruptions anywhere.
 
-The model understands nothing, but all of it runs: the user's audio reaches the thinker, the thinker's states the talker, the
+A model understands nothing, but all of it runs: the user's audio reaches the thinker, the thinker's states the talker, the
 talker's codes the vocoder. Real time and real engines; no bar is on time.
 """
 
@@ -9,35 +9,41 @@ import random
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.omni import code2wav, talker, thinker
 from session_server.config import load
 from session_server.runtime.server import Server
+from tests.integration.engines_omni.kinds import QWEN3, Kind
 from tests.integration.server.caller import Caller, Event, calling, silence
 from tests.integration.server.conftest import until, until_intact
 from tests.integration.server.sounds import speech
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]
 
 DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
-FRAMES = 40
 ENDED = "completed"
 """A model of random weights never ends by itself: its answers reach `max_tokens`, our own limit, which is no incomplete answer."""
-SMALL = {
-    "thinker": {"context": 1024, "max_tokens": 24, "slots": 4, "max_batch": 4},
-    "talker": {"context": 512, "max_frames": FRAMES, "slots": 4, "max_batch": 4},
-    "vocoder": {"left_frames": 4, "slots": 8, "max_batch": 4},
-}
+
+
+def frames(kind: Kind) -> int:
+    """Of an answer."""
+    return 40 if kind is QWEN3 else 36
+
+
+def small(kind: Kind) -> dict[str, dict[str, object]]:
+    return {
+        "thinker": {"context": 1024, "max_tokens": 24, "slots": 4, "max_batch": 4},
+        "talker": {"context": 1024, "max_frames": frames(kind), "slots": 4, "max_batch": 4},
+        "vocoder": {"slots": 8, "max_batch": 4, **({"left_frames": 4} if kind is QWEN3 else {})},
+    }
 
 
 @asynccontextmanager
-async def serving(options: dict) -> AsyncIterator[Server]:
+async def serving(kind: Kind, options: dict, **more: object) -> AsyncIterator[Server]:
     flags: dict[str, object] = {
         "server.host": "127.0.0.1",
         "server.port": 0,
@@ -46,11 +52,12 @@ async def serving(options: dict) -> AsyncIterator[Server]:
         "core.first_output_ms": 120_000,
         "core.output_gap_ms": 120_000,
     }
-    for stage, own in SMALL.items():
+    flags |= more
+    for stage, own in small(kind).items():
         flags[f"graph.stages.{stage}.step_limit_s"] = 120.0
         for name, value in {**options, "device": "cpu", **own}.items():
             flags[f"graph.stages.{stage}.options.{name}"] = value
-    server = Server(load(Path("configs/qwen3-omni.yaml"), flags=flags).config)
+    server = Server(load(kind.config, flags=flags).config)
     await server.start()
     try:
         yield server
@@ -61,10 +68,10 @@ async def serving(options: dict) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> list:
+def engines(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list:
     """Those that a server makes."""
     made: list = []
-    for module in (thinker, talker, code2wav):
+    for module in kind.modules:
 
         def create(*args: object, make: Callable[..., object] = module.create) -> object:
             made.append(make(*args))
@@ -83,16 +90,16 @@ async def turn(caller: Caller, seconds: float, seed: int) -> str:
     return str(created["response"]["id"])
 
 
-async def test_a_spoken_turn_is_heard_and_answered_in_speech(options):
-    async with serving(options) as server, calling(server.address.ws) as caller:
+async def test_a_spoken_turn_is_heard_and_answered_in_speech(kind, options):
+    async with serving(kind, options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
         first = await caller.ended(await turn(caller, 0.7, 1))
         assert first["status"] == ENDED
         said = first["output"][0]["content"][0]
         assert said["type"] == "output_audio"
         assert said["transcript"]
-        assert len(caller.pcm(first["id"])) == 2 * (FRAMES * 1920 - 555)
-        levels = struct.unpack(f"<{FRAMES * 1920 - 555}h", caller.pcm(first["id"]))
+        assert len(caller.pcm(first["id"])) == 2 * kind.samples(frames(kind))
+        levels = struct.unpack(f"<{kind.samples(frames(kind))}h", caller.pcm(first["id"]))
         assert max(levels) > 1000
         user = [
             e["item"] for e in caller.of("conversation.item.added") if e["item"]["role"] == "user"
@@ -106,8 +113,21 @@ async def test_a_spoken_turn_is_heard_and_answered_in_speech(options):
         assert second["usage"]["input_token_details"]["cached_tokens"] > 0
 
 
-async def test_a_typed_question_and_a_written_answer_need_no_talker(options):
-    async with serving(options) as server, calling(server.address.ws) as caller:
+async def test_words_come_from_recognition_beside_a_model_that_hears(kind, options):
+    beside = {"graph.stages.asr.engine": "sim.asr", "graph.stages.asr.max_batch": 1}
+    async with serving(kind, options, **beside) as server, calling(server.address.ws) as caller:
+        await caller.update({"audio": {"input": {"transcription": {"model": "any"}}}})
+        await caller.detect(DETECTION)
+        done = await caller.ended(await turn(caller, 0.7, 1))
+        assert done["status"] == ENDED
+        words = await caller.wait("conversation.item.input_audio_transcription.completed")
+        assert words["transcript"].startswith("one")
+        # the sound itself is in the prompt, not its words
+        assert done["usage"]["input_tokens"] > kind.sound_tokens_s * 0.7
+
+
+async def test_a_typed_question_and_a_written_answer_need_no_talker(kind, options):
+    async with serving(kind, options) as server, calling(server.address.ws) as caller:
         name = await caller.ask("Hello?", output_modalities=["text"], max_output_tokens=5)
         done = await caller.ended(name)
         assert done["status"] == "incomplete"
@@ -116,10 +136,10 @@ async def test_a_typed_question_and_a_written_answer_need_no_talker(options):
 
 
 async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all_is_free(
-    options, engines
+    kind, options, engines
 ):
     rng = random.Random(20)
-    async with serving(options) as server, calling(server.address.ws) as caller:
+    async with serving(kind, options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
         for number in range(20):
             name = await turn(caller, 0.45, number)
@@ -150,6 +170,6 @@ async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all
             assert late == []
         last = await caller.ended(await turn(caller, 0.6, 77))
         assert last["status"] == ENDED
-        assert len(caller.pcm(last["id"])) == 2 * (FRAMES * 1920 - 555)
+        assert len(caller.pcm(last["id"])) == 2 * kind.samples(frames(kind))
         assert len(engines) == 3
         await until(lambda: not any(engine.jobs_held for engine in engines))

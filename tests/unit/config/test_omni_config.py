@@ -1,10 +1,10 @@
-"""The Omni configuration is whole: its graph has the shape of its engines, and each option is one that the engine knows."""
+"""The Omni configurations are whole: their graphs have the shape of their engines, and each option is one that the engine knows."""
 
 from pathlib import Path
 
 import pytest
 
-from engines.base import Capabilities, Stage
+from engines.base import Capabilities, ChunkShape, Stage
 from engines.graph import EdgeUnit, Graph
 from session_server.config import load
 from session_server.errors import ConfigError
@@ -14,8 +14,12 @@ from session_server.runtime.session_factory import hearing_of
 pytestmark = pytest.mark.unit
 
 
-def test_it_has_three_stages_and_hears_by_itself():
-    graph = load(Path("qwen3-omni.yaml")).config.graph
+BOTH = pytest.mark.parametrize("name", ["qwen3-omni.yaml", "qwen2.5-omni.yaml"])
+
+
+@BOTH
+def test_it_has_three_stages_and_hears_by_itself(name):
+    graph = load(Path(name)).config.graph
     assert [spec.stage for spec in graph.stages] == [Stage.THINKER, Stage.TALKER, Stage.VOCODER]
     assert [edge.unit for edge in graph.edges] == [EdgeUnit.TOKEN, EdgeUnit.FRAME]
     hearing = hearing_of(graph)
@@ -57,12 +61,27 @@ def test_an_engine_that_cannot_do_its_part_of_the_graph_is_named():
         require_fit(classic, {Stage.THINKER: deaf, Stage.TALKER: frames})
 
 
-def test_each_option_is_known_to_its_engine():
+def test_an_edge_that_holds_no_whole_chunk_is_named():
+    graph = load(Path("qwen2.5-omni.yaml")).config.graph
+    hears = Capabilities(Stage.THINKER, 1, hears=True)
+    frames = Capabilities(Stage.TALKER, 1, streams_text=True)
+
+    def fits(shape: ChunkShape) -> None:
+        vocoder = Capabilities(Stage.VOCODER, 1, chunk=shape)
+        require_fit(graph, {Stage.THINKER: hears, Stage.TALKER: frames, Stage.VOCODER: vocoder})
+
+    fits(ChunkShape(units=200, ahead=56))
+    with pytest.raises(ConfigError, match="talker -> vocoder: capacity must be at least 257"):
+        fits(ChunkShape(units=200, ahead=57))
+
+
+@BOTH
+def test_each_option_is_known_to_its_engine(name):
     pytest.importorskip("torch")
     from engines.model_store import ModelStore
     from engines.registry import factory
 
-    for spec in load(Path("qwen3-omni.yaml")).config.graph.stages:
+    for spec in load(Path(name)).config.graph.stages:
         engine = factory(spec.engine)(spec.options, ModelStore())
         assert engine.capabilities.stage is spec.stage
         assert engine.capabilities.max_batch == spec.max_batch

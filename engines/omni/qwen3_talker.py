@@ -1,23 +1,26 @@
-"""What the talker computes: its prompt, its decoder over slots, and whole frames of codes.
+"""The talker of Qwen3-Omni: its prompt, its decoder over slots, and whole frames of 16 codes.
 
-The talker's decoder gives the first code of a frame; the code predictor, a small decoder of its own, gives the others one after
+Its decoder gives the first code of a frame; the code predictor, a small decoder of its own, gives the others one after
 the other, each from those before it. Codes that were said are less likely to come again (`repetition_penalty`), as in the
 published generation; which ones is kept by slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from engines.model_store import ModelStore
 from engines.omni.edge import Understanding
-from engines.omni.options import TalkerOptions
-from engines.omni.parts import Qwen3Weights
-from engines.omni.sampling import Chances, Choice, choose, penalise
+from engines.omni.lacking import lacking
+from engines.omni.options import Qwen3TalkerOptions, read_options
+from engines.omni.parts import QWEN3, Weights
+from engines.omni.sampling import Choice, choose, penalise
 from engines.omni.slot_cache import SlotDecoder
+from engines.omni.talker import Frames, OmniTalker
+from engines.omni.voices import known_voice
 
 _CONTROL_CODES = 1024
 """The last codes of the talker's vocabulary are marks, none of which but the end may be chosen."""
@@ -27,20 +30,14 @@ _OPENING = 9
 Tensor = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """`codes` [jobs, groups]; `sums` [jobs, size]: of all their embeddings, for the next step."""
+class Qwen3Talker:
+    """TalkerModel. Raises ModelsMissing or EngineFault when it cannot be made."""
 
-    codes: Tensor
-    sums: Tensor
+    reads: type = Understanding
 
-
-class TalkerModel:
-    """Raises ModelsMissing or EngineFault when it cannot be made."""
-
-    def __init__(self, options: TalkerOptions) -> None:
-        weights = Qwen3Weights(options)
-        self._model = weights.talker()
+    def __init__(self, options: Qwen3TalkerOptions) -> None:
+        weights = Weights(options, QWEN3)
+        self._model = weights.module(QWEN3.talker)
         self._predictor = self._model.code_predictor
         self._config = weights.config.talker_config
         self._decoder = SlotDecoder(self._model.model, options.slots, options.context)
@@ -51,12 +48,14 @@ class TalkerModel:
         self._penalty = options.repetition_penalty
         self._device = self._model.codec_head.weight.device
         self._dtype = self._model.codec_head.weight.dtype
-        self._groups = int(self._config.num_code_groups)
-        self.end = int(self._config.codec_eos_token_id)
+        self.groups = int(self._config.num_code_groups)
+        end = int(self._config.codec_eos_token_id)
+        self.ends = frozenset((end,))
         vocabulary = int(self._config.text_config.vocab_size)
         self._never = torch.zeros(vocabulary, dtype=torch.bool, device=self._device)
         self._never[vocabulary - _CONTROL_CODES :] = True
-        self._never[self.end] = False
+        self._never[end] = False
+        self._end = end
         self._said = torch.zeros((options.slots, vocabulary), dtype=torch.bool, device=self._device)
         shape = weights.config.code2wav_config
         self.unit_samples = 1
@@ -64,22 +63,15 @@ class TalkerModel:
             self.unit_samples *= int(factor)
 
     def speaker(self, voice: str) -> int:
-        """The code of a voice. Raises ValueError for one that the model does not have."""
-        known = {name.lower(): code for name, code in (self._config.speaker_id or {}).items()}
-        if voice.lower() not in known:
-            raise ValueError(f"the model has no voice {voice!r}; it has {', '.join(sorted(known))}")
-        return int(known[voice.lower()])
-
-    def chances(self, seed: int) -> Chances:
-        return Chances(seed)
-
-    def draw(self, chances: Chances) -> Tensor:
-        """One number for each code of a frame."""
-        return chances.draw(self._groups)
+        voices = {name.lower(): code for name, code in (self._config.speaker_id or {}).items()}
+        return int(known_voice(voices, voice))
 
     def text(self, embedding: Tensor) -> Tensor:
-        """A thinker's embedding [size] as the talker reads it."""
         return self._model.text_projection(embedding.to(self._device, self._dtype))
+
+    def after_text(self, understood: Understanding) -> tuple[Tensor, Tensor]:
+        _, end, pad = self.text(understood.marks)
+        return end, pad
 
     def prompt(self, understood: Understanding, first: Tensor, speaker: int, room: int) -> Tensor:
         """Positions [n, size]: the user's messages (the last of them, where there is no room for all), then the opening of
@@ -108,30 +100,25 @@ class TalkerModel:
             said[heard] = model.hidden_projection(user[heard])
         return torch.cat((said, text))
 
-    def split(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        return positions[:count], positions[count:]
-
     def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
         return self._decoder.forward(rows, starts, embeds)
 
     def begin(self, slot: int) -> None:
-        """A job has the slot: nothing was said in it yet."""
         self._said[slot] = False
 
-    def said(self, slot: int, code: Tensor) -> None:
-        self._said[slot, code] = True
+    def said(self, slots: Sequence[int], codes: Sequence[int]) -> None:
+        self._said[slots, codes] = True
 
     def frames(
         self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
     ) -> Frames:
-        """A frame for each job, from the decoder's last states [jobs, size]."""
         chances = chances.to(self._device)
         code = choose(self._first_logits(slots, hidden, may_end), chances[:, 0], self._how)
         embed = self._model.get_input_embeddings()(code)
         codes, total = [code], embed
         known: Tensor = self._new_cache()
         step = torch.stack((hidden, embed), 1)
-        for group in range(self._groups - 1):
+        for group in range(self.groups - 1):
             state = self._predictor.model(
                 inputs_embeds=step, past_key_values=known, use_cache=True
             ).last_hidden_state[:, -1]
@@ -152,7 +139,7 @@ class TalkerModel:
         logits = penalise(logits, self._said[rows], self._penalty)
         logits = logits.masked_fill(self._never, -torch.inf)
         going_on = ~torch.tensor(may_end, device=self._device)
-        logits[going_on, self.end] = -torch.inf
+        logits[going_on, self._end] = -torch.inf
         return logits
 
     @staticmethod
@@ -160,3 +147,13 @@ class TalkerModel:
         from transformers import DynamicCache  # known since the model was loaded
 
         return DynamicCache()
+
+
+def missing(options: Mapping[str, object], store: ModelStore) -> list[str]:
+    """What is not here for these options, a line each."""
+    return lacking(options, Qwen3TalkerOptions(), QWEN3, QWEN3.talker)
+
+
+def create(options: Mapping[str, object], store: ModelStore) -> OmniTalker:
+    read = read_options(options, Qwen3TalkerOptions())
+    return OmniTalker(read, lambda _: Qwen3Talker(read))
