@@ -262,13 +262,14 @@ class ChatMessage:
     """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`).
 
     `audio`: what a user said, s16le at INPUT_RATE, for a thinker that hears; `content` is then its transcript, where
-    there is one, and is not part of the prompt."""
+    there is one, and is not part of the prompt. `pictures`: what was found in those that `content` speaks of."""
 
     role: str
     content: str
     kind: str = "message"
     name: str | None = None
     audio: bytes | None = None
+    pictures: tuple[VisualEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

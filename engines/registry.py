@@ -26,6 +26,7 @@ ENGINES: Mapping[str, str] = {
     "cpu.hibari_talker": "engines.cpu.talker:create",
     "cpu.hibari_codec": "engines.cpu.codec:create",
     "cpu.hibari_vocoder": "engines.cpu.vocoder:create",
+    "cpu.grounded_smollm2": "engines.vision.grounded_thinker:create",
     "cpu.picture_detector": "engines.vision.detector:create",
     "omni.qwen2_5_thinker": "engines.omni.qwen2_5_thinker:create",
     "omni.qwen2_5_talker": "engines.omni.qwen2_5_talker:create",

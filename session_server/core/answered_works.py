@@ -50,8 +50,8 @@ class AnsweredWorks:
                 self._listening.probe_answered(work, text)
             case TurnJudged(probability=probability):
                 self._listening.judged(work, probability)
-            case PictureSeen(text=text):
-                self._seen(work, text)
+            case PictureSeen(text=text, report=report):
+                self._seen(work, text, report)
             case WorkFailed(code=code, message=message):
                 self._failed(work, code, message)
 
@@ -76,13 +76,13 @@ class AnsweredWorks:
                     self._context.error(code, message, param)
                 self._seen(work, NOT_SEEN)
 
-    def _seen(self, work: Work, text: str) -> None:
+    def _seen(self, work: Work, text: str, report: str = "") -> None:
         conversation = self._context.conversation
         item = conversation.get(work.item_id)
         if isinstance(item, Message):
             parts = list(item.content)
             part = parts[work.content_index]
             if isinstance(part, ImageContent):
-                parts[work.content_index] = replace(part, seen=text)
+                parts[work.content_index] = replace(part, seen=text, report=report)
                 conversation.replace(replace(item, content=tuple(parts)))
         self._responses.item_known(work.item_id)

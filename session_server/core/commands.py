@@ -88,7 +88,7 @@ class PromptMessage(Value, frozen=True):
     """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
 
     `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it. `audio`: the thinker
-    hears it; `content` is its transcript, or empty.
+    hears it; `content` is its transcript, or empty. `pictures`: reports of what is in the pictures that `content` speaks of.
     """
 
     role: str
@@ -98,6 +98,7 @@ class PromptMessage(Value, frozen=True):
     call_id: str | None = None
     interrupted: bool = False
     audio: UserAudio | None = None
+    pictures: tuple[str, ...] = ()
 
 
 class StartGeneration(Value, frozen=True):

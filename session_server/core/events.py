@@ -122,10 +122,11 @@ class TurnJudged(Value, frozen=True):
 
 
 class PictureSeen(Value, frozen=True):
-    """What is in a picture, as a prompt says it."""
+    """What is in a picture: as a prompt says it, and as the engines report it."""
 
     work_id: str
     text: str
+    report: str = ""
 
 
 class WorkFailed(Value, frozen=True):

@@ -49,11 +49,12 @@ class OutputAudioContent:
 @dataclass(frozen=True, slots=True)
 class ImageContent:
     """A picture; `image_url` is a data URL, None once its payload was given up. `seen`: what a prompt says of it, None before
-    it was looked at."""
+    it was looked at; `report`: the same for a thinker that answers from it, opaque here."""
 
     image_url: str | None
     detail: str | None = None
     seen: str | None = None
+    report: str = ""
 
 
 Content = TextContent | InputAudioContent | OutputAudioContent | ImageContent

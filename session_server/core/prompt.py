@@ -77,7 +77,7 @@ def _parts(item: Message) -> Iterator[PromptMessage]:
         if isinstance(part, InputAudioContent):
             yield user_message(text, UserAudio(part.start_sample, part.end_sample, item.id, index))
         elif text:
-            yield user_message(text)
+            yield PromptMessage(Role.USER.value, text, pictures=_reports([part]))
 
 
 def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:
@@ -88,7 +88,11 @@ def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:
     if not text:
         return None
     cut = item.role is Role.ASSISTANT and item.status is not ItemStatus.COMPLETED
-    return PromptMessage(item.role.value, text, interrupted=cut)
+    return PromptMessage(item.role.value, text, interrupted=cut, pictures=_reports(item.content))
+
+
+def _reports(content: Iterable[Content]) -> tuple[str, ...]:
+    return tuple(part.report for part in content if isinstance(part, ImageContent) and part.report)
 
 
 def _text(content: Content) -> str:

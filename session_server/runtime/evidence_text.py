@@ -1,4 +1,4 @@
-"""What was seen, as a sentence for a language model.
+"""What was seen, as a sentence for a language model, and as a report that an engine can read again.
 
 Sure and unsure things are kept apart, and "none" is said where nothing was found: a model that is told nothing makes
 something up.
@@ -7,6 +7,8 @@ something up.
 from __future__ import annotations
 
 from collections import defaultdict
+
+import msgspec
 
 from engines.base import VisualEvidence
 
@@ -36,6 +38,16 @@ def described(evidence: VisualEvidence) -> str:
     if evidence.texts is not None:
         parts.append(f"Readable text: {'; '.join(map(_quoted, evidence.texts)) or 'none'}.")
     return " ".join(parts)
+
+
+def report(evidence: VisualEvidence) -> str:
+    """All of it, as JSON."""
+    return msgspec.json.encode(evidence).decode()
+
+
+def reported(report: str) -> VisualEvidence:
+    """What a report says."""
+    return msgspec.json.decode(report, type=VisualEvidence)
 
 
 def _quoted(text: str) -> str:

@@ -64,6 +64,7 @@ class PromptMessage(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     audio: bytes | None = None
     """s16le at INPUT_RATE, for a thinker that hears."""
+    pictures: tuple[str, ...] = ()
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False):
@@ -161,10 +162,11 @@ class TurnJudged(Message, frozen=True, tag=True):
 
 
 class PictureSeen(Message, frozen=True, tag=True):
-    """What is in a picture, as a prompt says it."""
+    """What is in a picture: as a prompt says it, and as `evidence_text.report` spells it."""
 
     work_id: str
     text: str
+    report: str
 
 
 class WorkFailed(Message, frozen=True, tag=True):

@@ -22,7 +22,7 @@ from engines.base import (
     VisualEvidence,
 )
 from session_server.media import NS_PER_S
-from session_server.runtime.evidence_text import described
+from session_server.runtime.evidence_text import described, report
 from session_server.runtime.messages import (
     JudgeTurn,
     LookAt,
@@ -141,8 +141,8 @@ class RecognitionLane:
             case TurnJudgement(probability):
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
             case VisualEvidence() as evidence:
-                seen = PictureSeen(work.key.session, work.key.work, described(evidence))
-                self._settle(work, seen, now)
+                said, full = described(evidence), report(evidence)
+                self._settle(work, PictureSeen(work.key.session, work.key.work, said, full), now)
             case UnseenPicture(reason):
                 self._fail(work, "invalid_value", reason)
             case _ if result.finished:

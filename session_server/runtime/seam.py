@@ -83,7 +83,9 @@ def _prompt(
     for m in entries:
         sound = None if m.audio is None else _sound(m.audio, audio)
         if sound or m.content:
-            prompt.append(messages.PromptMessage(m.role, m.content, m.kind, m.name, sound or None))
+            prompt.append(
+                messages.PromptMessage(m.role, m.content, m.kind, m.name, sound or None, m.pictures)
+            )
     return tuple(prompt)
 
 
@@ -137,7 +139,7 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
         case messages.TurnJudged():
             return events.TurnJudged(message.work_id, message.probability)
         case messages.PictureSeen():
-            return events.PictureSeen(message.work_id, message.text)
+            return events.PictureSeen(message.work_id, message.text, message.report)
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)
         case messages.Clause():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
-from session_server.runtime.messages import Generate
+from session_server.runtime.evidence_text import reported
+from session_server.runtime.messages import Generate, PromptMessage
 
 
 def think_job(request: Generate, bound: int | None) -> ThinkJob:
@@ -12,13 +15,21 @@ def think_job(request: Generate, bound: int | None) -> ThinkJob:
     bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
     return ThinkJob(
         request.instructions,
-        tuple(ChatMessage(m.role, m.content, m.kind, m.name, m.audio) for m in request.messages),
+        chat(request.messages),
         tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
         choice,
         tool,
         min(bounds, default=None),
         request.spoken,
         request.voice,
+    )
+
+
+def chat(prompt: Sequence[PromptMessage]) -> tuple[ChatMessage, ...]:
+    """The prompt's messages, with what was found in their pictures."""
+    return tuple(
+        ChatMessage(m.role, m.content, m.kind, m.name, m.audio, tuple(map(reported, m.pictures)))
+        for m in prompt
     )
 
 

@@ -1,0 +1,170 @@
+"""Answers to questions about a picture, built from what was found in it and from nothing else.
+
+A small model that is told what is in a picture adds things that are not. So the words come from a template: every kind of object
+that an answer says to be there was surely found; what is unsure is called so; of a kind that was not found it is said that it was not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from engines.base import ChatMessage, SeenObject, VisualEvidence
+from engines.vision.coco import KINDS
+
+_RECENT = 4
+"""A picture farther back than so many messages is not what a question without one is about."""
+
+_ABOUT = re.compile(
+    r"\b(see|look|looks|looking|picture|photo|photograph|image|camera|show|shows|sign|read|written|text|"
+    r"behind|holding|hold|colou?rs?|how many|is there|are there|any(one|body|thing)|"
+    r"what('s| is| are) (this|that|these|those|it))\b"
+)
+_TEXT = re.compile(r"\b(sign|read|written|write|text|words?|letters?|says?)\b")
+_COLOUR = re.compile(r"\bcolou?rs?\b")
+_COUNT = re.compile(r"\bhow many\b")
+_EXISTS = re.compile(
+    r"\b(is|are|was) (there|that|this|it|any\w*)\b|\b(do|can) you see an?\b|\bany(one|body)\b|\bhow many\b"
+)
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_PLURALS: Mapping[str, str] = {
+    "person": "people",
+    "mouse": "mice",
+    "knife": "knives",
+    "sheep": "sheep",
+    "skis": "pairs of skis",
+    "scissors": "pairs of scissors",
+}
+_SINGULARS: Mapping[str, str] = {"skis": "pair of skis", "scissors": "pair of scissors"}
+_OTHER_WORDS: Mapping[str, str] = {
+    "anyone": "person", "anybody": "person", "someone": "person", "somebody": "person", "people": "person",
+    "persons": "person", "human": "person", "humans": "person", "bike": "bicycle", "bikes": "bicycle",
+    "plane": "airplane", "planes": "airplane", "aeroplane": "airplane", "phone": "cell phone", "phones": "cell phone",
+    "television": "tv", "sofa": "couch", "plant": "potted plant", "plants": "potted plant", "table": "dining table",
+    "fridge": "refrigerator", "doughnut": "donut", "glass": "wine glass", "ball": "sports ball",
+}  # fmt: skip
+_SIDES: Mapping[str, str] = {
+    "left": "on the left",
+    "right": "on the right",
+    "centre": "in the centre",
+}
+
+
+def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
+    """What to say to the last message, or None when it asks about no picture."""
+    if not messages or messages[-1].role != "user":
+        return None
+    question = _words(messages[-1].content)
+    seen = next((m.pictures for m in reversed(messages[-_RECENT:]) if m.pictures), ())
+    if not seen or not (_ABOUT.search(question) or (messages[-1].pictures and not question)):
+        return None
+    return answer(question, seen[-1])
+
+
+def answer(question: str, evidence: VisualEvidence) -> str:
+    """The words for one picture; `question` in lower case."""
+    if evidence.light == "dark":
+        return "The picture is dark or covered. I cannot make out anything."
+    if _TEXT.search(question):
+        return _text(evidence)
+    if _COLOUR.search(question) and evidence.colours:
+        return _colours(evidence)
+    kind = _asked(question)
+    if kind is not None and _EXISTS.search(question):
+        return _presence(kind, evidence, counted=bool(_COUNT.search(question)))
+    return _description(evidence)
+
+
+def _words(content: str) -> str:
+    """What was said, without what stands for the pictures."""
+    return re.sub(r"\[Picture: [^\n]*\]", "", content).strip().lower()
+
+
+def _asked(question: str) -> str | None:
+    """The kind of object that the question names, the longest name first."""
+    for kind in sorted(KINDS, key=len, reverse=True):
+        if re.search(rf"\b({re.escape(kind)}|{re.escape(_plural(kind))})\b", question):
+            return kind
+    return next(
+        (kind for word, kind in _OTHER_WORDS.items() if re.search(rf"\b{word}\b", question)), None
+    )
+
+
+def _presence(kind: str, evidence: VisualEvidence, *, counted: bool) -> str:
+    sure = [seen for seen in evidence.objects if seen.sure and seen.kind == kind]
+    if sure:
+        return f"{'' if counted else 'Yes, '}I see {_several(kind, sure)}.".replace(
+            "Yes, I", "Yes, I"
+        )
+    if any(seen.kind == kind for seen in evidence.objects):
+        return f"There may be {_a(kind)}, but I am not sure."
+    return f"I do not see {'any ' + _plural(kind) if counted else _a(kind)}."
+
+
+def _description(evidence: VisualEvidence) -> str:
+    groups: dict[str, list[SeenObject]] = {}
+    for seen in evidence.objects:
+        if seen.sure:
+            groups.setdefault(seen.kind, []).append(seen)
+    parts = []
+    if groups:
+        parts.append(f"I see {_listed([_several(kind, seen) for kind, seen in groups.items()])}.")
+    else:
+        parts.append("I do not recognise any object in it.")
+    unsure = sorted({seen.kind for seen in evidence.objects} - set(groups))
+    if unsure:
+        parts.append(f"There may be {_listed([_a(kind) for kind in unsure])}, but I am not sure.")
+    if evidence.texts:
+        parts.append(_text(evidence))
+    if evidence.colours:
+        parts.append(_colours(evidence))
+    return " ".join(parts)
+
+
+def _several(kind: str, seen: Sequence[SeenObject]) -> str:
+    """ "two cats, one on the left and one in the centre"; of more than three only their number."""
+    if len(seen) == 1:
+        return f"{_a(kind)} {_where(seen[0].place)}"
+    places = Counter(_where(one.place) for one in seen)
+    name = f"{_number(len(seen))} {_plural(kind)}"
+    if len(places) == 1:
+        return f"{name} {next(iter(places))}"
+    if len(seen) > 3:
+        return name
+    return f"{name}, {_listed([f'{_number(count)} {where}' for where, count in places.items()])}"
+
+
+def _where(place: str) -> str:
+    side, _, size = place.partition(", ")
+    return _SIDES[side] + {"close": ", close by", "small": ", small or far away"}.get(size, "")
+
+
+def _text(evidence: VisualEvidence) -> str:
+    if not evidence.texts:
+        return "I cannot read any text in it."
+    return f"It says: {', '.join(evidence.texts)}."
+
+
+def _colours(evidence: VisualEvidence) -> str:
+    many = len(evidence.colours) > 1
+    return f"The main colour{'s are' if many else ' is'} {_listed(evidence.colours)}."
+
+
+def _a(kind: str) -> str:
+    name = _SINGULARS.get(kind, kind)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _plural(kind: str) -> str:
+    if kind in _PLURALS:
+        return _PLURALS[kind]
+    return f"{kind}es" if kind.endswith(("s", "ch", "sh")) else f"{kind}s"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,130 @@
+"""The thinker inside is a stand-in that says which jobs reached it: its own tests are elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from engines.base import (
+    Capabilities,
+    ChatMessage,
+    JobKey,
+    MovableState,
+    SeenObject,
+    Stage,
+    SteppedEngine,
+    StepRequest,
+    StepResult,
+    ThinkJob,
+    TokenOutput,
+    VisualEvidence,
+)
+from engines.vision.grounded_thinker import GroundedThinker
+
+pytestmark = pytest.mark.unit
+
+CAT = VisualEvidence((SeenObject("cat", "left", True, (0, 0, 1, 1)),), (), (), "normal", 64, 48)
+A, B = JobKey("s", "a"), JobKey("s", "b")
+
+
+class Thinks:
+    """Says "thought" to every job, in two steps."""
+
+    capabilities = Capabilities(Stage.THINKER, max_batch=4)
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobKey, int] = {}
+        self.calls: list[str] = []
+
+    def start(self, key: JobKey, job: object) -> None:
+        self.jobs[key] = 0
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        assert batch, "no step without a job"
+        results = []
+        for request in batch:
+            self.jobs[request.key] += 1
+            ended = self.jobs[request.key] == 2
+            output = TokenOutput("thought", "stop" if ended else None)
+            results.append(StepResult(request.key, output, 1, finished=ended))
+        return results
+
+    def release(self, key: JobKey) -> None:
+        self.jobs.pop(key, None)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.calls.append(name)
+
+
+@pytest.fixture
+def inside() -> Thinks:
+    return Thinks()
+
+
+@pytest.fixture
+def engine(inside: Thinks) -> GroundedThinker:
+    return GroundedThinker(inside)  # type: ignore[arg-type]
+
+
+def ask(text: str = "What do you see?", **options: Any) -> ThinkJob:
+    return ThinkJob("Be kind.", (ChatMessage("user", text, pictures=(CAT,)),), **options)
+
+
+def test_a_question_about_a_picture_is_answered_beside_the_thinker(
+    engine: GroundedThinker, inside: Thinks
+) -> None:
+    engine.start(A, ask())
+    engine.start(B, ask("Tell me a joke."))
+    first, second = engine.step([StepRequest(A, 8), StepRequest(B, 8)])
+    assert isinstance(first.output, TokenOutput)
+    assert (first.key, first.finished, first.output.text) == (A, True, "I see a cat on the left.")
+    assert (first.output.reason, first.output.output_tokens) == ("stop", 7)
+    assert (second.key, second.finished) == (B, False)
+    assert set(inside.jobs) == {B}
+
+
+def test_a_batch_of_grounded_answers_alone_steps_nobody(engine: GroundedThinker) -> None:
+    engine.start(A, ask())
+    assert engine.step([StepRequest(A, 1)])[0].finished
+
+
+@pytest.mark.parametrize("options", [{"warm": True}, {"tool_choice": "required"}])
+def test_reading_ahead_and_forced_calls_are_the_thinkers(
+    engine: GroundedThinker, inside: Thinks, options: dict[str, Any]
+) -> None:
+    engine.start(A, ask(**options))
+    assert set(inside.jobs) == {A}
+
+
+def test_the_bound_on_an_answer_holds(engine: GroundedThinker) -> None:
+    engine.start(A, ask(max_tokens=3))
+    output = engine.step([StepRequest(A, 8)])[0].output
+    assert isinstance(output, TokenOutput)
+    assert (output.text, output.reason) == ("I see a", "max_output_tokens")
+
+
+def test_a_released_answer_is_never_given(engine: GroundedThinker, inside: Thinks) -> None:
+    engine.start(A, ask())
+    engine.release(A)
+    engine.start(A, ask("Tell me a joke."))
+    assert engine.step([StepRequest(A, 1)])[0].output == TokenOutput("thought")
+
+
+def test_a_key_is_started_once(engine: GroundedThinker) -> None:
+    engine.start(A, ask())
+    with pytest.raises(ValueError, match="already started"):
+        engine.start(A, ask())
+
+
+def test_all_else_is_the_thinkers(engine: GroundedThinker, inside: Thinks) -> None:
+    assert isinstance(engine, SteppedEngine)
+    assert isinstance(engine, MovableState)
+    engine.load()
+    engine.feed(A, "x", True)
+    engine.state_bytes("s")
+    engine.export_state("s")
+    engine.import_state("s", b"")
+    engine.forget("s")
+    engine.close()
+    names = ["load", "feed", "state_bytes", "export_state", "import_state", "forget", "close"]
+    assert inside.calls == names
