@@ -34,6 +34,8 @@ ENGINES: Mapping[str, str] = {
     "omni.qwen3_thinker": "engines.omni.qwen3_thinker:create",
     "omni.qwen3_talker": "engines.omni.qwen3_talker:create",
     "omni.qwen3_code2wav": "engines.omni.code2wav:create",
+    "vllm_omni.talker": "engines.vllm_omni.talker:create",
+    "vllm_omni.wave": "engines.vllm_omni.wave:create",
     "sim.asr": "engines.sim.asr:create",
     "sim.turn": "engines.sim.turn:create",
     "sim.vision": "engines.sim.vision:create",
@@ -47,6 +49,7 @@ ENGINES: Mapping[str, str] = {
 STREAMING: Mapping[str, str] = {
     "sim.streaming_thinker": "engines.sim.streaming_thinker:create",
     "vllm.thinker": "engines.vllm.thinker:create",
+    "vllm_omni.thinker": "engines.vllm_omni.thinker:create",
     "remote.openai_chat": "engines.remote.openai_chat:create",
 }
 

@@ -66,9 +66,16 @@ def version() -> str | None:
 
 def missing_names() -> list[str]:
     """Names in use that this vLLM lacks. Needs vLLM."""
-    gone = [name for target, names in ATTRIBUTES.items() for name in _gone(target, names)]
+    return lacking(ATTRIBUTES, ASSIGNED)
+
+
+def lacking(
+    attributes: Mapping[str, tuple[str, ...]], assigned: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """Which of these names are gone; tables as `ATTRIBUTES` and `ASSIGNED`. Imports the modules of the former."""
+    gone = [name for target, names in attributes.items() for name in _gone(target, names)]
     return gone + [
-        name for module, starts in ASSIGNED.items() for name in _unassigned(module, starts)
+        name for module, starts in assigned.items() for name in _unassigned(module, starts)
     ]
 
 

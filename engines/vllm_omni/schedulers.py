@@ -1,0 +1,158 @@
+"""vllm-omni's schedulers, steered by this server: how far each answer may go in a stage, and how large its next chunk is.
+
+Runs in each stage's process, which imports this module by name (`pipeline`). Answers that we pace carry
+`sampling_params.extra_args["pace"] = [name, granted, frames]`; later words come by `EngineCore.session_pace`, always between
+two steps. An answer that has reached its grant is *held*: hidden from the base class for the length of `schedule`, its keys and
+values kept; its place is given to others. A stage in which all are held has no work and sleeps.
+
+Private names of vLLM and vllm-omni in use are listed in `engines.vllm_omni.names`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from vllm.platforms import current_platform
+from vllm.v1.engine.core import EngineCore
+from vllm_omni.core.sched.omni_ar_scheduler import OmniARAsyncScheduler, OmniARScheduler
+from vllm_omni.core.sched.omni_generation_scheduler import OmniGenerationScheduler
+
+from engines.vllm.foreign import Core, Request, Whatever
+from engines.vllm_omni.chunks import WANTED, Wanted
+
+ArBase: Any = OmniARScheduler if current_platform.is_cpu() else OmniARAsyncScheduler
+"""The platform's own choice: async scheduling is off on CPU."""
+_IDLE_S = 0.003
+
+
+class PacedArScheduler(ArBase):  # type: ignore[misc]
+    """Of thinker and talker. Names of ours begin with `paced`, so that none hides one of vLLM's."""
+
+    running: list[Request]
+
+    def __init__(self, *args: Whatever, **kwargs: Whatever) -> None:
+        super().__init__(*args, **kwargs)
+        self._paced_named: dict[str, Request] = {}
+        self._paced_granted: dict[str, int | None] = {}
+        self.paced_steps = 0
+
+    # -- what vLLM calls
+
+    def add_request(self, request: Request) -> None:
+        pace = _pace(request)
+        if pace is not None and request.request_id not in self.requests:
+            name, granted, frames = pace
+            self._paced_named[name] = request
+            self._paced_granted[request.request_id] = granted
+            WANTED[request.external_req_id] = Wanted(frames, granted)
+        super().add_request(request)
+
+    def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
+        held = [request for request in self.running if self._paced_is_held(request)]
+        shelf = [request for request in self.waiting if self._paced_is_held(request)]
+        if held:
+            self.running = [request for request in self.running if request not in held]
+            self.max_num_running_reqs -= len(held)
+        for request in shelf:
+            self.waiting.remove_request(request)
+        try:
+            output = super().schedule(*args, **kwargs)
+        finally:
+            self.running = self.running + held
+            self.max_num_running_reqs += len(held)
+            for request in shelf:
+                self.waiting.add_request(request)
+        self.paced_steps += output.total_num_scheduled_tokens > 0
+        return output
+
+    def get_num_unfinished_requests(self) -> int:
+        """Without the held ones, so that the stage sleeps when there are no others."""
+        count: int = super().get_num_unfinished_requests()
+        return max(0, count - self._paced_held_count()) if count else 0
+
+    def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
+        self._paced_granted.pop(request.request_id, None)
+        WANTED.pop(request.external_req_id, None)
+        pace = _pace(request)
+        if pace is not None and self._paced_named.get(pace[0]) is request:
+            del self._paced_named[pace[0]]
+        return super()._free_request(request, *args, **kwargs)
+
+    # -- what we tell
+
+    def paced_pace(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """`changes`: (name, granted, frames) each. Answers with the state, and with names that are not here (yet)."""
+        unknown = []
+        for name, granted, frames in changes:
+            request = self._paced_named.get(name)
+            if request is None:
+                unknown.append(name)
+                continue
+            self._paced_granted[request.request_id] = granted
+            WANTED[request.external_req_id] = Wanted(frames, granted)
+        return {"unknown": unknown, **self.paced_state()}
+
+    def paced_state(self) -> dict[str, Any]:
+        held = self._paced_held_count()
+        running = len(self.running) - sum(map(self._paced_is_held, self.running))
+        return {
+            "requests": len(self.requests),
+            "running": running,
+            "held": held,
+            "waiting": max(0, len(self.requests) - running - held),
+            "steps": self.paced_steps,
+            "kv_used": self.kv_cache_manager.usage,
+        }
+
+    # -- within
+
+    def _paced_is_held(self, request: Request) -> bool:
+        granted = self._paced_granted.get(request.request_id)
+        made = request.num_output_tokens + request.num_output_placeholders
+        return granted is not None and made >= granted and not request.is_finished()
+
+    def _paced_held_count(self) -> int:
+        return sum(map(self._paced_is_held, self.running)) + sum(
+            map(self._paced_is_held, self.waiting)
+        )
+
+
+class CountedGenerationScheduler(OmniGenerationScheduler):  # type: ignore[misc]
+    """Of code to wave: it works on what the talker sends, and so stands still when the talker is held. While it only waits for
+    frames it looks for them some hundred times a second, where vLLM alone would do so without a pause."""
+
+    def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
+        output = super().schedule(*args, **kwargs)
+        if not output.total_num_scheduled_tokens and not output.finished_req_ids:
+            time.sleep(_IDLE_S)
+        return output
+
+    def paced_pace(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        return {"unknown": [], **self.paced_state()}
+
+    def paced_state(self) -> dict[str, Any]:
+        return {
+            "requests": len(self.requests),
+            "running": len(self.running),
+            "held": 0,
+            "waiting": max(0, len(self.requests) - len(self.running)),
+        }
+
+
+def _pace(request: Request) -> Sequence[Any] | None:
+    pace: Sequence[Any] | None = (getattr(request.sampling_params, "extra_args", None) or {}).get(
+        "pace"
+    )
+    return pace
+
+
+def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """The control channel's one word: paces, and the state in return."""
+    answer: dict[str, Any] = core.scheduler.paced_pace(changes)
+    return answer
+
+
+# Each stage's process imports this module; its core answers utility calls by attribute name.
+EngineCore.session_pace = session_pace

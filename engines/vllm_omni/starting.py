@@ -1,0 +1,245 @@
+"""How vllm-omni is started: its environment, the deploy file, its processes; and what is missing for it here.
+
+vllm-omni keeps an orchestrator in a thread of this process and a process for each stage. Variables are set only where the user has not
+set them, but for the path on which the processes find our entry points: that holds while they are begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engines.model_store import ModelStore
+from engines.vllm.foreign import Engine
+from engines.vllm_omni import names, pipeline, plugin
+from engines.vllm_omni.options import ThinkerOptions, read_thinker
+from session_server.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
+
+_INSTALL = "see docs/vllm_omni.md"
+_KIND = "qwen3_omni_moe"
+_ROOT = Path(__file__).parents[2]
+_CONNECTOR = "shared_memory"
+_LOCKS = Path("/dev/shm")
+
+
+def model_config(weights: str) -> Mapping[str, Any]:
+    """The model's config.json. Raises ModelsMissing, or EngineFault for what is no such model."""
+    folder = Path(weights).expanduser()
+    path = folder / "config.json"
+    try:
+        config: Mapping[str, Any] = json.loads(path.read_text())
+    except OSError:
+        raise ModelsMissing(
+            f"{folder} has no config.json: option weights must name the folder of a Qwen3-Omni model"
+        ) from None
+    except ValueError as error:
+        raise EngineFault(f"{path} cannot be read: {error}") from None
+    if config.get("model_type") != _KIND:
+        raise EngineFault(f"{path} is of a {config.get('model_type')} model; this runs {_KIND}")
+    if not any(folder.glob("*.safetensors")):
+        raise ModelsMissing(f"{folder} has no *.safetensors files: its download is not whole")
+    return config
+
+
+def frame_samples(config: Mapping[str, Any]) -> int:
+    """Samples of one frame of speech."""
+    samples = 1
+    decoder = config["code2wav_config"]
+    for factor in (*decoder["upsample_rates"], *decoder["upsampling_ratios"]):
+        samples *= int(factor)
+    return samples
+
+
+def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
+    """What is missing for these options, a line each. Loads nothing."""
+    try:
+        options = read_thinker(mapping)
+    except ValueError as error:
+        return [f"option {error}"]
+    lines = []
+    if importlib.util.find_spec("vllm_omni") is None:
+        lines.append(f"the package vllm-omni is not installed ({_INSTALL})")
+    else:
+        lines += _version_problem(options)
+    try:
+        model_config(options.weights)
+    except SessionServerError as error:
+        lines.append(str(error))
+    return lines
+
+
+def start(options: ThinkerOptions) -> Engine:
+    """An AsyncOmni, ready. Takes a while and blocks. Raises ModelsMissing, ConfigError or EngineFault, one line."""
+    model_config(options.weights)
+    if importlib.util.find_spec("vllm_omni") is None:
+        raise ConfigError(f"vllm_omni.thinker needs the package vllm-omni ({_INSTALL})")
+    _set_environment(options)
+    with _findable():
+        try:
+            plugin.prepare()
+            from vllm.platforms import current_platform
+            from vllm_omni.entrypoints.async_omni import AsyncOmni
+        except ImportError as error:
+            raise ConfigError(f"vllm_omni.thinker needs a package: {error} ({_INSTALL})") from error
+        _require_names(options)
+        pipeline.register()
+        on_cpu = current_platform.is_cpu()
+        if on_cpu:  # a stage's scheduler and its model in one process
+            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        with _deploy_file(deployment(options, on_cpu=on_cpu)) as path:
+            try:
+                return AsyncOmni(
+                    model=str(Path(options.weights).expanduser()),
+                    deploy_config=path,
+                    stage_init_timeout=options.start_s,
+                    init_timeout=options.start_s,
+                    log_stats=False,
+                )
+            except Exception as error:
+                line = " ".join(str(error).split())[:300] or type(error).__name__
+                raise EngineFault(f"vllm-omni does not start: {line}") from error
+
+
+def deployment(options: ThinkerOptions, *, on_cpu: bool) -> dict[str, Any]:
+    """vllm-omni's deploy file, as a mapping."""
+    common: dict[str, Any] = {"max_num_seqs": options.answers, "enable_prefix_caching": False}
+    if on_cpu:
+        common |= {
+            "enforce_eager": True,
+            "moe_backend": "auto",  # triton is what it would take
+            "async_scheduling": False,
+            "kv_cache_memory_bytes": options.kv_mb << 20,
+            "gpu_memory_utilization": 0.1,
+            "skip_mm_profiling": True,
+            "block_size": 32,  # the CPU's attention knows multiples of 32 only
+            "devices": "0",
+        }
+    own: dict[str, dict[str, Any]] = {
+        "thinker": {
+            "max_model_len": options.context,
+            "max_num_batched_tokens": options.context,
+        },
+        "talker": {
+            "max_model_len": options.talker_context,
+            "max_num_batched_tokens": options.talker_context,
+            "input_connectors": {"from_stage_0": _CONNECTOR},
+        },
+        "code2wav": {
+            # a chunk's codes are its tokens, 16 for each frame
+            "max_model_len": 65_536,
+            "max_num_batched_tokens": 65_536,
+            "enable_chunked_prefill": False,
+            "async_scheduling": False,
+            "input_connectors": {"from_stage_1": _CONNECTOR},
+        },
+    }
+    made: dict[str, Any] = {
+        "pipeline": pipeline.PIPELINE,
+        "async_chunk": True,
+        "dtype": "bfloat16",  # its talker takes nothing else
+        "connectors": {
+            _CONNECTOR: {
+                "name": "SharedMemoryConnector",
+                "extra": {
+                    "initial_codec_chunk_frames": options.first_frames,
+                    "codec_chunk_frames": options.chunk_frames,
+                    "codec_left_context_frames": options.left_frames,
+                },
+            }
+        },
+        "stages": [
+            {"stage_id": number, **common, **own[name], **_settings(options, name)}
+            for number, name in enumerate(pipeline.STAGES)
+        ],
+    }
+    if on_cpu:
+        made["distributed_executor_backend"] = "uni"
+    return made
+
+
+def sweep(name: str) -> None:
+    """Remove the locks that vllm-omni's connector leaves of chunks which nobody read: empty files, one a chunk, for ever. `name`: what
+    the answers' names begin with."""
+    for lock in _LOCKS.glob(f"shm_{name}*_lockfile.lock"):
+        with contextlib.suppress(OSError):
+            lock.unlink()
+
+
+def _settings(options: ThinkerOptions, stage: str) -> Mapping[str, Any]:
+    settings = options.stages.get(stage, {})
+    assert isinstance(settings, Mapping)
+    return settings
+
+
+def _version_problem(options: ThinkerOptions) -> list[str]:
+    found = names.versions()
+    if options.any_version or found == names.PINNED:
+        return []
+    return [
+        f"{' and '.join(f'{name} {version}' for name, version in found.items())} are installed; this is written for"
+        f" {' and '.join(f'{name} {version}' for name, version in names.PINNED.items())} ({_INSTALL})"
+    ]
+
+
+def _require_names(options: ThinkerOptions) -> None:
+    problem = _version_problem(options)
+    if problem:
+        raise ConfigError(f"vllm_omni.thinker: {problem[0]}")
+    gone = names.missing_names()
+    if gone:
+        raise ConfigError(f"vllm_omni.thinker: this vllm-omni lacks {', '.join(gone[:3])}")
+
+
+def _set_environment(options: ThinkerOptions) -> None:
+    """Read when the packages are imported and when the stages' processes start."""
+    defaults = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # of the option kv_mb it takes what it needs
+        "VLLM_CPU_CI_ENV": "1",  # no warm-up of compiled kernels, which eager mode has none of
+        "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # this process has threads
+        # a stage that gets nothing from the one above it gives up; ours may be held as long as a listener pauses
+        "VLLM_OMNI_INPUT_WAIT_TIMEOUT_S": "86400",
+        "OMP_NUM_THREADS": str(options.threads),
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+@contextlib.contextmanager
+def _findable() -> Iterator[None]:
+    """The processes that are begun meanwhile find our entry points and modules."""
+    places = [str(plugin.CHILD_PATH), str(_ROOT)]
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*places, *([before] if before else [])])
+    added = [place for place in places if place not in sys.path]
+    sys.path += added
+    try:
+        yield
+    finally:
+        for place in added:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(place)
+        if before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@contextlib.contextmanager
+def _deploy_file(deploy: Mapping[str, Any]) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="session-server-") as folder:
+        path = Path(folder) / "deploy.yaml"
+        path.write_text(yaml.safe_dump(dict(deploy)))
+        yield str(path)

@@ -1,0 +1,82 @@
+"""One vllm-omni with the tiny model of `engines.vllm_omni.tiny` for all tests that can share it: its start takes longer than they do.
+
+These tests run in an environment of their own (`.ci/engines`); elsewhere they are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from engines.base import ChatMessage, ThinkJob
+from engines.model_store import ModelStore
+from engines.vllm_omni import plugin
+
+# The tests import vllm-omni before an engine does: it looks for torchvision, and for a platform, then already.
+plugin.prepare()
+sys.path.append(str(plugin.CHILD_PATH))
+
+ANSWERS, TOKENS, FRAMES = 4, 24, 40
+UNIT = 1920
+SAMPLES = FRAMES * UNIT - 555
+"""Of a whole answer: a model of random weights ends by itself neither in text nor in speech."""
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`$VLLM_OMNI_TINY` names a folder to keep it in."""
+    pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
+    from engines.vllm_omni.tiny import tiny
+
+    kept = os.environ.get("VLLM_OMNI_TINY")
+    return tiny(Path(kept) if kept else tmp_path_factory.mktemp("omni") / "tiny-qwen3-omni")
+
+
+@pytest.fixture(scope="session")
+def options(weights: Path) -> dict[str, object]:
+    return {
+        "weights": str(weights), "answers": ANSWERS, "context": 1024, "talker_context": 1024, "max_tokens": TOKENS,
+        "max_frames": FRAMES, "temperature": 0.0, "kv_mb": 64,
+    }  # fmt: skip
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine(options: dict[str, object]) -> AsyncIterator[object]:
+    from engines.vllm_omni.thinker import create
+
+    made = create(options, ModelStore())
+    await made.load()
+    yield made
+    await made.close()
+
+
+def sound(seconds: float, seed: int) -> bytes:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(int(seconds * 16_000)) * 6000).astype("<i2").tobytes()
+
+
+def asked(n: int, spoken: bool = True, instructions: str = "Be kind.", **more: object) -> ThinkJob:
+    """Prompts that differ in n: heard ones where n is odd."""
+    message = (
+        ChatMessage("user", "", audio=sound(0.4 + 0.1 * (n % 5), n))
+        if n % 2
+        else ChatMessage("user", f"Tell me a story, number {n}.")
+    )
+    return ThinkJob(instructions, (message,), spoken=spoken, voice="ethan", **more)  # type: ignore[arg-type]
+
+
+async def all_free(engine: object) -> None:
+    """Every stage's scheduler is empty."""
+    async with asyncio.timeout(60):
+        while any(  # noqa: ASYNC110 - a scheduler tells nobody of its steps
+            state["requests"]
+            for state in await engine.stage_states()  # type: ignore[attr-defined]
+        ):
+            await asyncio.sleep(0.005)
