@@ -289,7 +289,7 @@ class ThinkJob:
     grammar, so the text is one `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` that is valid
     for its schema. `max_tokens` None: the engine's default for spoken answers, lifted when a long answer was
     asked for. Prompts that outgrow the slot are trimmed at message borders: instructions and the most
-    recent messages stay.
+    recent messages stay. `voice`: the talker's, for a thinker whose engine speaks as well.
     """
 
     instructions: str
@@ -300,7 +300,6 @@ class ThinkJob:
     max_tokens: int | None = None
     spoken: bool = True
     voice: str = ""
-    """For a thinker whose engine speaks as well; the voice that the talker is given too."""
     warm: bool = False
     """Only read instructions and messages, as far as the next user message; the job ends without text."""
 
