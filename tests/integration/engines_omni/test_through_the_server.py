@@ -4,7 +4,6 @@ A model understands nothing, but all of it runs: the user's audio reaches the th
 talker's codes the vocoder. Real time and real engines; no bar is on time.
 """
 
-import asyncio
 import random
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +17,9 @@ pytest.importorskip("transformers")
 from session_server.config import load
 from session_server.runtime.server import Server
 from tests.integration.engines_omni.kinds import QWEN3, Kind
-from tests.integration.server.caller import Caller, Event, calling, silence
+from tests.integration.server.caller import Event, calling
 from tests.integration.server.conftest import until, until_intact
-from tests.integration.server.sounds import speech
+from tests.integration.server.interruptions import interrupted_turn, turn
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]
 
@@ -81,15 +80,6 @@ def engines(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list:
     return made
 
 
-async def turn(caller: Caller, seconds: float, seed: int) -> str:
-    """Say something; the id of the response that answers it."""
-    start = len(caller.events)
-    await caller.append(speech(seconds, seed))
-    await caller.speak(silence(0.5))
-    created = await caller.wait("response.created", start, 120)
-    return str(created["response"]["id"])
-
-
 async def test_a_spoken_turn_is_heard_and_answered_in_speech(kind, options):
     async with serving(kind, options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
@@ -142,32 +132,7 @@ async def test_interrupted_at_twenty_random_points_nothing_stale_is_said_and_all
     async with serving(kind, options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
         for number in range(20):
-            name = await turn(caller, 0.45, number)
-            await asyncio.sleep(rng.random() * 1.2)
-            start = len(caller.events)
-            if number % 2:
-                await caller.send({"type": "response.cancel", "response_id": name})
-                await caller.send({"type": "output_audio_buffer.clear"})
-            else:
-                await caller.speak(speech(0.5, 100 + number))
-                await caller.append(silence(0.6))
-            await caller.ended(name)
-            at = next(
-                i
-                for i, event in enumerate(caller.events)
-                if event["type"] == "response.done" and event["response"]["id"] == name
-            )
-            if not number % 2:  # the interruption is a turn of its own
-                created = await caller.wait("response.created", start, 120)
-                other = created["response"]["id"]
-                await caller.send({"type": "response.cancel", "response_id": other})
-                await caller.ended(other)
-            late = [
-                e
-                for e in caller.events[at:]
-                if e.get("response_id") == name and "delta" in e["type"]
-            ]
-            assert late == []
+            await interrupted_turn(caller, number, rng.random() * 1.2)
         last = await caller.ended(await turn(caller, 0.6, 77))
         assert last["status"] == ENDED
         assert len(caller.pcm(last["id"])) == 2 * kind.samples(frames(kind))
