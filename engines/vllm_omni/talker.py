@@ -75,6 +75,7 @@ class OmniTalker:
             unit_rate=OUTPUT_RATE,
             streams_text=True,
             groups_frames=True,
+            own_thread=True,
         )
 
     @property
