@@ -17,6 +17,7 @@ from typing import cast
 
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
 from session_server.errors import EngineFault, SessionServerError
+from session_server.runtime.end_with_parent import end_with_parent
 from session_server.runtime.stage_worker import describe
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -120,6 +121,7 @@ def _serve(connection: Connection, create: Create) -> None:
     """The process's main: ends when the server is gone, or wants no more. Signals to the whole group are the server's."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    end_with_parent(connection.fileno(), thread_stays=False)  # in the middle of a tick too
     engine: DuplexEngine | None = None
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -55,7 +55,7 @@ def main(connection: int, into: int, out: int) -> None:
         os.set_inheritable(
             descriptor, False
         )  # nobody else's: its end is how the server knows of ours
-    end_with_parent(connection)
+    end_with_parent(connection, thread_stays=True)
     channel = BulkChannel(Connection(connection), Arena(out), Arena(into))
     try:
         serve(channel)

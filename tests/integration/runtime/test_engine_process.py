@@ -168,6 +168,24 @@ time.sleep(3600)
 """
 
 
+DUPLEX_SERVER = """
+import threading, time
+from pathlib import Path
+from engines.duplex.base import DuplexConfig
+from engines.duplex.spec import PROCESS, DuplexSpec
+from engines.model_store import ModelStore
+from session_server.runtime.duplex_engines import engine_maker
+if __name__ == "__main__":
+    options = {"slots": 2, "hang_at_tick": 1, "hang_s": 3600.0}
+    spec = DuplexSpec("sim.duplex", placement=PROCESS, options=options)
+    engine = engine_maker(spec, ModelStore(Path()))[0]()
+    engine.load()
+    engine.join(0, DuplexConfig())
+    print(engine.pid, flush=True)
+    engine.tick({0: None})
+"""
+
+
 def python(code: str, *arguments: str, **more: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-c", code, *arguments],
@@ -178,9 +196,10 @@ def python(code: str, *arguments: str, **more: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_memory():
+@pytest.mark.parametrize("code", [SERVER, DUPLEX_SERVER], ids=["stage", "duplex"])
+def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_memory(code: str):
     memory = Path("/dev/shm")
-    with python(SERVER) as server:
+    with python(code) as server:
         try:
             assert server.stdout is not None
             stage = psutil.Process(int(server.stdout.readline()))
@@ -198,7 +217,7 @@ ORPHAN = """
 import hashlib, sys
 sys.platform = "elsewhere"
 from session_server.runtime.end_with_parent import end_with_parent
-end_with_parent(int(sys.argv[1]))
+end_with_parent(int(sys.argv[1]), thread_stays=True)
 print("here", flush=True)
 hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)  # a quarter of an hour of native code at least
 """
