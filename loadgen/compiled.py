@@ -10,7 +10,7 @@ same source: same spec, same bytes. Needs mypy, setuptools and a C compiler. The
 module's path.
 
 What a compiled module cannot have: a protocol that is asked about by `isinstance`, or a name bound in a class body to
-another method. Values (`media.Value`), data read from YAML and enums stay as they are, and so do the modules around.
+another method. Its values become plain classes (`native_values`); enums, data read from YAML and the modules around stay as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from loadgen.native_values import native
 from session_server.errors import ConfigError
 
 PACKAGES = ("session_server", "engines", "loadgen")
@@ -35,23 +36,23 @@ MODULES = tuple(
     for folder, names in (
         (
             "session_server/core",
-            "context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback"
+            "actions announcements commands events context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback"
             " response responses sending session spoken_answers tool_calls truncation turn_taking user_turns works",
         ),
         (
             "session_server/scheduler",
-            "beginnings chunking cost_model credits demand lead_cap playhead policy policy_deadline policy_fcfs policy_liveserve"
-            " stage_queue urgency",
+            "beginnings chunking cost_model credits demand eviction_queue kv_pool kv_traffic lead_cap next_use playhead policy"
+            " policy_deadline policy_fcfs policy_liveserve residency residency_events stage_queue urgency work",
         ),
         (
             "session_server/runtime",
-            "host job_table pipeline_parts response_pipeline runaway seam speech_path stage_runner streamed_speech"
+            "host job_table messages pipeline_parts residency_shell response_pipeline runaway seam speech_path stage_runner streamed_speech"
             " turn_admission watchdog",
         ),
         ("session_server/runtime/simulation", "network seat sim_session speech_edges virtual_loop"),
         ("engines/sim", "scripted scripted_base scripted_thinker"),
         ("loadgen", "driver_sim"),
-        ("loadgen/users", "acks listener notes player user"),
+        ("loadgen/users", "acks events intents listener notes player user"),
     )
     for name in names.split()
 )
@@ -140,6 +141,10 @@ def _copy(root: Path, tree: Path) -> None:
 
 
 def _compile(tree: Path, modules: Sequence[str]) -> None:
+    for module in modules:
+        path = tree / module
+        if path.is_file():
+            path.write_text(native(path.read_text()))
     (tree / "mypy.ini").write_text(_MYPY)
     level = os.environ.get("MYPYC_OPT_LEVEL", "1")
     command = [sys.executable, "-P", "-c", _SETUP, level, *modules]

@@ -288,7 +288,7 @@ class RtcClient(CarriedUser):
     def _spell(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
             match intent:
-                case Say(Utterance(clip=Clip() as clip)):
+                case Say(utterance=Utterance(clip=Clip() as clip)):
                     self._microphone.say(clip)
                 case Acknowledge():
                     self._acknowledge(intent)

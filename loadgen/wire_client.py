@@ -211,7 +211,7 @@ class WireClient(CarriedUser):
         out = []
         for intent in intents:
             match intent:
-                case Say(Utterance(clip=Clip() as clip)):
+                case Say(utterance=Utterance(clip=Clip() as clip)):
                     self._microphone.say(clip)
                 case Acknowledge():
                     out.append(acknowledge(intent))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from session_server.scheduler.work import WorkItem
 
 Entry = tuple[int, int, WorkItem]
-"""(order, serial, item). Serials differ, so entries compare without looking at the item."""
+"""(order, serial, item). Serials differ, so entries compare without looking at the item. Which is which is told by the item:
+compiled code makes such a tuple anew at will."""
 
 
 class Run(list[Entry]):

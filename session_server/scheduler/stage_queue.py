@@ -177,8 +177,9 @@ class StageQueue:
         lane: list[Entry] = []
         first = last = length = 0
         for entry in batch:
-            its_lane = take(entry[2].key)[0]
-            if its_lane is lane and last < length and lane[last] is entry:
+            item = entry[2]
+            its_lane = take(item.key)[0]
+            if its_lane is lane and last < length and lane[last][2] is item:
                 last += 1
                 continue
             del lane[first:last]
@@ -252,7 +253,7 @@ class _Batch:
             if isinstance(group, Run) and (aged is None or aged not in group):
                 self._take_run(group, now)
             else:
-                self._take_each(group, aged, now)
+                self._take_each(group, None if aged is None else aged[2], now)
             if len(taken) >= room:
                 return
 
@@ -270,14 +271,14 @@ class _Batch:
             elif item.latest_ns < now + self._nearly_dry_ns:
                 self._shorten()
 
-    def _take_each(self, group: Iterable[Entry], aged: Entry | None, now: int) -> None:
+    def _take_each(self, group: Iterable[Entry], aged: WorkItem | None, now: int) -> None:
         taken, room, short = self.entries, self._room, self._short_steps
         dry_before = now + self._nearly_dry_ns
         take = taken.append
         for entry in group:
-            if entry is aged:
-                continue
             item = entry[2]
+            if item is aged:
+                continue
             if (not item.started or item.opening) and not self._begin(item, now):
                 continue
             if short:

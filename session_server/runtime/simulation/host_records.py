@@ -108,7 +108,7 @@ class KvRecords:
 
     def _note(self, action: Action) -> None:
         match action:
-            case Start(_, _, waited_ns, reload_ns, rank):
+            case Start(waited_ns=waited_ns, reload_ns=reload_ns, rank=rank):
                 if rank is not Rank.WARM:
                     self.waits_ns.append(waited_ns)
                     if reload_ns:
@@ -118,9 +118,9 @@ class KvRecords:
                 self.loaded_ahead_bytes += 0 if action.critical else action.size_bytes
             case Offload():
                 self.offloaded_bytes += action.size_bytes
-            case Evicted(_, size_bytes, reason):
+            case Evicted(size_bytes=size_bytes, reason=reason):
                 self.evicted_bytes[reason.value] += size_bytes
-            case PreloadEnded(_, result, size_bytes):
+            case PreloadEnded(result=result, size_bytes=size_bytes):
                 self.preloads[result] += 1
                 self.preload_bytes[result] += size_bytes
             case _:

@@ -134,7 +134,7 @@ class _Witness:
                 self.start = ms_to_samples(action.audio_start_ms, INPUT_RATE)
             case actions.AnnounceCommitted():
                 self._asked()
-            case actions.AnnounceResponseCreated(response) if not response.out_of_band:
+            case actions.AnnounceResponseCreated(response=response) if not response.out_of_band:
                 if self.questions and self.questions[-1].answer is None:
                     self.questions[-1].answer = response.id
             case actions.SendAudio():
