@@ -162,8 +162,3 @@ def _require_within(name: str, number: object, bounds: Within, given: object) ->
         what = "a whole number" if isinstance(number, int) else "a number"
         limits = f"{bounds.low:.10g}..{bounds.high:.10g}"
         raise WrongOption(name, f"must be {what} in {limits}, not {shown(given)}")
-
-
-def at_least(name: str, value: float, least: float) -> None:
-    if value < least:
-        raise WrongOption(name, f"must be at least {least:g}, not {value:g}")

@@ -22,44 +22,15 @@ import torch
 
 from engines.duplex.activity import FULL_SCALE, Activity, level_dbfs
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig
+from engines.duplex.options import MoshiOptions
 from engines.duplex.slots import SlotTable
 from engines.duplex.text_pieces import TextPieces
 from engines.model_store import ModelStore
-from engines.options import at_least, by_type
+from engines.options import by_type
 from session_server.errors import EngineFault, ModelsMissing
 
 RATE = 24_000
 FRAME_SAMPLES = 1_920
-
-
-@dataclass(frozen=True, slots=True)
-class MoshiOptions:
-    """`folder`: the weights. `threads`: of torch, on a CPU (0: torch's choice). `greedy`: always the likeliest token, whatever the
-    temperatures. `turn_gap_ms`: quiet after which an answer is over. `seed`: of the random draws, which all slots share."""
-
-    folder: str = ""
-    device: str = "cuda"
-    dtype: str = "bfloat16"
-    slots: int = 8
-    threads: int = 0
-    greedy: bool = False
-    temperature: float = 0.8
-    text_temperature: float = 0.7
-    top_k: int = 250
-    top_k_text: int = 25
-    turn_gap_ms: int = 800
-    seed: int = 0
-
-    @property
-    def sampling(self) -> dict[str, object]:
-        """How tokens are drawn, in moshi's words (`LMGen`)."""
-        return {
-            "use_sampling": not self.greedy,
-            "temp": self.temperature,
-            "temp_text": self.text_temperature,
-            "top_k": self.top_k,
-            "top_k_text": self.top_k_text,
-        }
 
 
 Build = Callable[[MoshiOptions], Any]
@@ -78,10 +49,6 @@ class MoshiEngine:
     """A `DuplexEngine`."""
 
     def __init__(self, options: MoshiOptions, build: Build) -> None:
-        for name in ("slots", "turn_gap_ms"):
-            at_least(name, getattr(options, name), 1)
-        if options.dtype not in ("bfloat16", "float16", "float32"):
-            raise ValueError("engine option dtype must be bfloat16, float16 or float32")
         self._options = options
         self._build = build
         self.capabilities = DuplexCapabilities(RATE, FRAME_SAMPLES, options.slots, can_save=True)

@@ -17,8 +17,9 @@ from moshi.models import LMModel, MimiModel, loaders
 from moshi.modules import SEANetDecoder, SEANetEncoder, transformer
 from moshi.quantization import SplitResidualVectorQuantizer
 
-from engines.duplex.moshi import RATE, MoshiEngine, MoshiOptions
+from engines.duplex.moshi import RATE, MoshiEngine
 from engines.duplex.moshi_batch import MoshiModels
+from engines.duplex.options import MoshiOptions
 from engines.model_store import ModelStore
 from engines.options import by_type
 

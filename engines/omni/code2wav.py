@@ -26,6 +26,7 @@ from engines.base import (
     Stage,
     StepRequest,
     StepResult,
+    device_place,
 )
 from engines.model_store import ModelStore
 from engines.omni.edge import CodecFrames
@@ -113,6 +114,7 @@ class Code2WavEngine:
             unit_samples=self._unit,
             unit_rate=OUTPUT_RATE,
             samples_behind=0 if self._maker is None else self._maker.tail,
+            runs_on=device_place(self._options.device),
         )
 
     @property

@@ -25,6 +25,7 @@ from engines.base import (
     StepResult,
     TalkJob,
     TalkPiece,
+    device_place,
 )
 from engines.omni.edge import CodecFrames, Spoken
 from engines.omni.options import TalkerOptions
@@ -135,6 +136,7 @@ class OmniTalker:
             unit_samples=self._model.unit_samples if self._model is not None else 0,
             unit_rate=OUTPUT_RATE,
             streams_text=True,
+            runs_on=device_place(self._options.device),
         )
 
     @property

@@ -27,6 +27,7 @@ from engines.base import (
     StepResult,
     ThinkJob,
     TokenOutput,
+    device_place,
 )
 from engines.cpu.thinker_slots import Slot, SlotTable
 from engines.omni.chat import Prompt, TextStream
@@ -96,6 +97,7 @@ class OmniThinker:
             can_fork=True,
             can_rollback=True,
             hears=True,
+            runs_on=device_place(options.device),
         )
 
     @property

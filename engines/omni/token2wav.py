@@ -28,6 +28,7 @@ from engines.base import (
     Stage,
     StepRequest,
     StepResult,
+    device_place,
 )
 from engines.model_store import ModelStore
 from engines.omni.denoise import POINTS, Denoiser, NoisyChunk, Timbre
@@ -91,6 +92,7 @@ class Token2WavEngine:
             unit_samples=loaded.unit if loaded is not None else 0,
             unit_rate=OUTPUT_RATE if loaded is not None else 0,
             chunk=ChunkShape(block, options.right_blocks * block, POINTS - 1),
+            runs_on=device_place(options.device),
         )
 
     @property

@@ -14,7 +14,10 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field
 
-from engines.needs import missing as missing_for
+from engines import needs
+from engines.base import Stage
+from engines.graph import StageSpec
+from engines.model_store import ModelStore
 from session_server.config import Config
 from session_server.errors import ConfigError, SessionServerError
 from session_server.runtime.duplex_check import try_duplex
@@ -23,6 +26,7 @@ from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.record_file import RecordInUse, require_record
 from session_server.runtime.session_factory import hearing_of
 from session_server.runtime.sound_files import Synthesiser
+from session_server.runtime.stage_assembly import engine_of
 
 _log = logging.getLogger(__name__)
 
@@ -74,12 +78,12 @@ async def check(config: Config) -> CheckReport:
     if config.observability.record_file is not None:
         report.findings.append(await asyncio.to_thread(_record, config))
     lacking = next((finding for finding in (models, *engines) if not finding.ok), None)
-    if config.graph.duplex is not None:
+    if config.graph.duplex is not None and not engines:
         trial = await asyncio.to_thread(try_duplex, config.graph.duplex, model_store(config))
         report.findings.append(Finding("duplex model", trial.ok, trial.detail, trial.cure))
     elif lacking is None:
         report.findings.append(await _round_trip(config, report))
-    else:
+    elif config.graph.duplex is None:
         what = "models are missing" if lacking is models else f"{lacking.name} cannot start"
         report.findings.append(Finding("round trip", False, f"not tried: {what}", lacking.cure))
     report.seconds = time.monotonic() - began
@@ -102,17 +106,28 @@ def _models(config: Config) -> Finding:
 
 
 def _engines(config: Config) -> list[Finding]:
-    """A finding for each thing that an engine of the graph lacks."""
+    """A finding for each thing that an engine of the graph lacks, or does not know."""
     store = model_store(config)
-    return [
-        Finding(f"{spec.stage.value} ({spec.engine})", False, line, _page_of(spec.engine))
-        for spec in config.graph.stages
-        for line in missing_for(spec.engine, spec.engine_options, store)
-    ]
+    duplex = config.graph.duplex
+    if duplex is not None:
+        name = f"duplex ({duplex.engine})"
+        return [
+            Finding(name, False, line, needs.cure(duplex.engine, line))
+            for line in needs.missing(duplex.engine, duplex.options, store)
+        ]
+    return [finding for spec in config.graph.stages for finding in _engine(spec, store)]
 
 
-def _page_of(engine: str) -> str:
-    return "docs/omni.md" if engine.startswith("omni.") else "docs/big_engines.md"
+def _engine(spec: StageSpec, store: ModelStore) -> list[Finding]:
+    name = f"{spec.stage.value} ({spec.engine})"
+    lines = needs.missing(spec.engine, spec.engine_options, store)
+    try:
+        engine_of(spec, store)
+    except ConfigError as error:  # an option, or a package, which was told already
+        if not lines or isinstance(error.__cause__, ValueError):
+            page = needs.family_of(spec.engine).page
+            return [Finding(name, False, str(error), f"correct it; see {page}")]
+    return [Finding(name, False, line, needs.cure(spec.engine, line)) for line in lines]
 
 
 def _port(config: Config) -> Finding:
@@ -182,7 +197,9 @@ async def _round_trip(config: Config, report: CheckReport) -> Finding:
         async with asyncio.timeout(within_s):
             result, _ = await converse_once(config, pcm)
     except SessionServerError as error:
-        return Finding("round trip", False, str(error), "see the message; --debug shows more")
+        thinker = config.graph.stage(Stage.THINKER)
+        page = "" if thinker is None else f"; see {needs.family_of(thinker.engine).page}"
+        return Finding("round trip", False, str(error), f"--debug shows more{page}")
     except TimeoutError:
         return Finding("round trip", False, f"no answer within {within_s:g} s", "see the log")
     except Exception as error:

@@ -81,6 +81,14 @@ def registered_streaming(spec: StageSpec, store: ModelStore) -> CreateStreaming:
     return make
 
 
+def engine_of(spec: StageSpec, store: ModelStore) -> SteppedEngine | StreamingEngine:
+    """The engine that `spec` names, not loaded. Raises ConfigError naming the key: there is none of that name, a package is not here,
+    or (`__cause__` is a ValueError) an option cannot be."""
+    if _schedules_itself(spec):
+        return registered_streaming(spec, store)()
+    return registered_engine(spec, store)()
+
+
 def placed_worker(
     spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
 ) -> Worker:

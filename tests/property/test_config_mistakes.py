@@ -16,10 +16,12 @@ import pytest
 import yaml
 from hypothesis import example, given, settings, strategies as st
 
+from engines.duplex.options import MoshiOptions
 from engines.duplex.registry import duplex_factory
 from engines.graph_values import wrong_option
 from engines.model_store import ModelStore
 from engines.omni.options import TalkerOptions, ThinkerOptions, VocoderOptions, read_options
+from engines.options import by_type
 from engines.registry import is_streaming
 from session_server.config import Config, LoadedConfig
 from session_server.config.sources import effective
@@ -89,9 +91,12 @@ def require_options(loaded: LoadedConfig) -> None:
 
 def _make_engines(config: Config) -> None:
     if config.graph.duplex is not None:
-        create = duplex_factory(config.graph.duplex.engine, "graph.engine")
+        name, options = config.graph.duplex.engine, config.graph.duplex.options
         try:
-            create(config.graph.duplex.options, STORE)
+            if name == "moshi.duplex":
+                by_type(options, MoshiOptions())
+            else:
+                duplex_factory(name, "graph.engine")(options, STORE)
         except ValueError as error:
             raise wrong_option(error, "graph") from error
         return
