@@ -126,10 +126,10 @@ class Code2WavEngine:
             return
         with LOADING:
             self._model = Weights(self._options, QWEN3).module(QWEN3.vocoder)
-        self._unit = int(self._model.total_upsample)
-        self._groups = int(self._model.config.num_quantizers)
-        maker = WaveMaker(self._decode, self._unit, self._options.left_frames)
-        maker.measure(self._groups)
+            self._unit = int(self._model.total_upsample)
+            self._groups = int(self._model.config.num_quantizers)
+            maker = WaveMaker(self._decode, self._unit, self._options.left_frames)
+            maker.measure(self._groups)  # the first pass imports too
         self._maker = maker
 
     def start(self, key: JobKey, job: object) -> None:
