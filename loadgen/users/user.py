@@ -28,9 +28,8 @@ from loadgen.users.script import NEVER, Script, Wishes
 from loadgen.users.state import CONNECT_NS, FIRST_GUESS_NS, OWN_TAIL_NS, QUIET_NS, State
 from session_server.media import NS_PER_MS
 
-_PAUSING, _ASKING, _WAITING, _LISTENING, _DONE = (
-    State.PAUSING, State.ASKING, State.WAITING, State.LISTENING, State.DONE,
-)  # fmt: skip
+_PAUSING, _ASKING, _WAITING = State.PAUSING, State.ASKING, State.WAITING
+_LISTENING, _DONE = State.LISTENING, State.DONE
 
 
 class VirtualUser:
@@ -52,10 +51,9 @@ class VirtualUser:
         self._notes = Notes(index, self.record, self._listener)
         self._deadline = self._due = now + CONNECT_NS
         self._next = self._voice_ends = now
-        self._cap_at = self._noise_at = self._ended_at = NEVER
+        self._cap_at = self._noise_at = self._ended_at = self._interrupt_at = self._leave_at = NEVER
         self._answer: Answer | None = None
         self._answer_ns: int | None = None
-        self._interrupt_at = self._leave_at = NEVER
         self._nods: deque[tuple[int, int | None]] = deque()
         self._early_ns = 0
         self._lost = False

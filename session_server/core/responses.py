@@ -214,9 +214,8 @@ class Responses:
 
     def _awaited(self) -> set[str]:
         """Items of which a prompt still lacks something."""
-        pictures, words = WorkKind.PICTURE, WorkKind.TRANSCRIPT
-        natively = self._context.settings.hearing.natively
-        return self._works.pending(pictures) if natively else self._works.pending(pictures, words)
+        words = () if self._context.settings.hearing.natively else (WorkKind.TRANSCRIPT,)
+        return self._works.pending(WorkKind.PICTURE, *words)
 
     def item_known(self, item_id: str) -> None:
         """What was awaited of an item came, or it is gone: start what waited for it, or end what has no words to answer."""

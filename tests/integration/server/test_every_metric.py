@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec, StopLeg
 from session_server.runtime.server import Server
-from tests.integration.server.caller import Caller, append, calling, silence
+from tests.integration.server.caller import PATIENCE_S, Caller, append, calling, silence
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.inside import task_of
 from tests.integration.server.sounds import speech
@@ -30,6 +32,11 @@ WITHOUT_SAMPLES = {
     "duplex_frames_filled": DUPLEX,
     "duplex_input_dropped_samples": DUPLEX,
     "duplex_slots": DUPLEX,
+    "duplex_sessions": DUPLEX,
+    "duplex_saved_bytes": DUPLEX,
+    "duplex_slots_given_up": DUPLEX,
+    "duplex_slot_waits_missed": DUPLEX,
+    "duplex_slot_wait_seconds": DUPLEX,
     "stuck_sessions": TROUBLE,
     "stage_failures": TROUBLE,
     "runaway_answers": TROUBLE,
@@ -127,6 +134,18 @@ async def unacknowledged(caller: Caller) -> None:
     await caller.ended(name)
 
 
+async def with_a_backlog(server: Server, caller: Caller) -> Samples:
+    """A scrape that met input which nobody had heard yet; it may be heard before the scrape, on a busy machine."""
+    spec = next(spec for spec in SPECS if spec.name == "input_backlog_seconds")
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await caller.send(append(silence(20)))
+            await until(lambda: task_of(server, caller).input_backlog_s > 0)
+            page = await scrape(server)
+            if highest(spec, page) > 0:
+                return page
+
+
 @pytest.mark.asyncio
 async def test_a_conversation_feeds_every_family(serve: OpenServer):
     async with serve(scheduler__max_sessions=1) as server:
@@ -145,9 +164,7 @@ async def test_a_conversation_feeds_every_family(serve: OpenServer):
             await caller.send("nonsense")
             await caller.fence()
             await caller.ask("something long")
-            await caller.send(append(silence(20)))
-            await until(lambda: task_of(server, caller).input_backlog_s > 0)
-            during = await scrape(server)
+            during = await with_a_backlog(server, caller)
             await caller.send({"type": "response.cancel"})
             await caller.fence()
         await until(lambda: len(server.registry) == 0)
