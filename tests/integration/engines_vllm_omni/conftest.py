@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ sys.path.append(str(plugin.CHILD_PATH))
 ANSWERS, TOKENS, FRAMES = 4, 24, 40
 UNIT = 1920
 SAMPLES = FRAMES * UNIT - 555
-"""Of a whole answer: a model of random weights ends by itself neither in text nor in speech."""
+"""Of a whole answer."""
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,23 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     kept = os.environ.get("VLLM_OMNI_TINY")
     return tiny(Path(kept) if kept else tmp_path_factory.mktemp("omni") / "tiny-qwen3-omni")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _speech_ends_at_its_limit() -> Iterator[None]:
+    """Random weights would end an answer's speech anywhere, once in a while."""
+    from engines.vllm_omni.thinker import OmniThinker
+
+    usual = OmniThinker._sampling
+
+    def sampling(self: OmniThinker, answer: Any) -> list[Any]:
+        made = usual(self, answer)
+        made[1].min_tokens = made[1].max_tokens
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmniThinker, "_sampling", sampling)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,152 @@
+"""The tiny Qwen3-Omni on vllm-omni behind the whole server: audio in, audio out over WebSocket, and interruptions anywhere.
+
+Real time and real engines; no bar is on time.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
+
+from engines.base import GroupSize, JobKey
+from engines.vllm_omni import talker, thinker, wave
+from engines.vllm_omni.thinker import TALKER, OmniThinker
+from session_server.config import load
+from session_server.runtime.server import Server
+from tests.integration.engines_vllm_omni.conftest import TOKENS, UNIT, all_free
+from tests.integration.server.caller import Caller, Event, calling
+from tests.integration.server.conftest import until, until_intact
+from tests.integration.server.interruptions import interrupted_turn, turn
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.asyncio,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
+POINTS = 20
+FRAMES = 160
+"""Of an answer: more than any lead."""
+SAMPLES = FRAMES * UNIT - 555
+
+
+@asynccontextmanager
+async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
+    flags: dict[str, object] = {
+        "server.host": "127.0.0.1",
+        "server.port": 0,
+        "server.close_wait_s": 0.5,
+        "observability.loop_lag_ms": 60_000,
+        "core.first_output_ms": 120_000,
+        "core.output_gap_ms": 120_000,
+        "graph.stages.thinker.step_limit_s": 120.0,
+        "graph.stages.thinker.options.stages.talker.devices": "0",
+        "graph.stages.thinker.options.stages.code2wav.devices": "0",
+        "graph.stages.talker.options.weights": options["weights"],
+        "graph.stages.vocoder.options.weights": options["weights"],
+    }
+    for name, value in {**options, "max_frames": FRAMES}.items():
+        flags[f"graph.stages.thinker.options.{name}"] = value
+    server = Server(load(Path("configs/qwen3-omni-vllm.yaml"), flags=flags).config)
+    await server.start()
+    try:
+        yield server
+        await until(lambda: len(server.registry) == 0)
+        await until_intact(server)
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Frames that the server's chunk rule asked the talker for, at once."""
+    sizes: list[int] = []
+    usual = talker.OmniTalker.feed
+
+    def feed(self: talker.OmniTalker, key: JobKey, payload: object, last: bool) -> None:
+        if isinstance(payload, GroupSize):
+            sizes.append(payload.units)
+        usual(self, key, payload, last)
+
+    monkeypatch.setattr(talker.OmniTalker, "feed", feed)
+    return sizes
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Those that a server makes."""
+    made: list = []
+    for module in (thinker, talker, wave):
+
+        def create(*args: object, make: Callable[..., object] = module.create) -> object:
+            made.append(make(*args))
+            return made[-1]
+
+        monkeypatch.setattr(module, "create", create)
+    return made
+
+
+async def is_held_for_a_listener_who_stands_still(caller: Caller, engine: OmniThinker) -> None:
+    """vllm-omni's talker stops when the lead is what the policy allows, whatever it could still make."""
+    name = await turn(caller, 0.6, 9)
+    added = await caller.wait("response.output_item.added", 0, 120)
+    ack = {"type": "playback.ack", "response_id": name, "item_id": added["item"]["id"]}
+    async with asyncio.timeout(120):
+        while not (await engine.stage_states())[TALKER]["held"]:
+            await caller.send({**ack, "played_ms": 0, "buffered_ms": 1000})
+            await asyncio.sleep(0.1)
+    await caller.send({"type": "response.cancel", "response_id": name})
+    await caller.ended(name)
+    await all_free(engine)
+
+
+async def is_spoken(caller: Caller) -> None:
+    first = await caller.ended(await turn(caller, 0.7, 1))
+    assert first["status"] == "completed"
+    said = first["output"][0]["content"][0]
+    assert said["type"] == "output_audio"
+    assert said["transcript"]
+    assert len(caller.pcm(first["id"])) == 2 * SAMPLES
+    assert max(caller.pcm(first["id"])) > 0
+    assert first["usage"]["output_tokens"] >= TOKENS
+    second = await caller.ended(await turn(caller, 0.5, 2))
+    # both turns' audio, and the answer between them, are in the second prompt
+    assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"] + 20
+    written = await caller.ask("Hello?", output_modalities=["text"], max_output_tokens=5)
+    done = await caller.ended(written)
+    assert done["status"] == "incomplete"
+    assert done["output"][0]["content"][0]["text"]
+    assert caller.pcm(written) == b""
+
+
+async def test_it_speaks_and_interrupted_anywhere_says_nothing_stale_and_all_is_free(
+    options: dict[str, object], engines: list, told: list[int]
+):
+    rng = random.Random(20)
+    async with serving(options) as server:
+        engine = next(e for e in engines if isinstance(e, OmniThinker))
+        async with calling(server.address.ws) as caller:
+            await caller.detect(DETECTION)
+            await is_spoken(caller)
+        async with calling(f"{server.address.ws}?extensions=playback") as caller:
+            await caller.detect(DETECTION)
+            await is_held_for_a_listener_who_stands_still(caller, engine)
+        async with calling(server.address.ws) as caller:
+            await caller.detect(DETECTION)
+            for number in range(POINTS):
+                await interrupted_turn(caller, number, rng.random() * 1.5)
+            await all_free(engine)
+            last = await caller.ended(await turn(caller, 0.6, 77))
+            assert len(caller.pcm(last["id"])) == 2 * SAMPLES
+        assert len(engines) == 3
+        # of the ladder 0.16, 0.32, 0.64 s
+        assert {2} <= set(told) <= {2, 4, 8}, told
+        stepped = [e for e in engines if not isinstance(e, OmniThinker)]
+        await until(lambda: not any(engine.jobs_held for engine in stepped))
