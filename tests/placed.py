@@ -22,7 +22,7 @@ from session_server.runtime.stage_worker import (
     Start,
 )
 
-_HANG_S = 120
+_HANG_S = 300
 """No bar: what takes this long has hung."""
 
 

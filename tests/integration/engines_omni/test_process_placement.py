@@ -35,7 +35,7 @@ from tests.integration.server.caller import calling
 from tests.placed import PlacedEngine
 
 __all__ = ["kits"]  # a fixture
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
 
 HANG_S = 400
 """No bar: to load transformers takes seconds, and minutes on a busy machine."""
