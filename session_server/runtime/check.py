@@ -12,7 +12,7 @@ import http.client
 import logging
 import socket
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from engines import needs
 from engines.base import Stage
@@ -21,6 +21,7 @@ from engines.model_store import ModelStore
 from session_server.config import Config
 from session_server.errors import ConfigError, SessionServerError
 from session_server.runtime.duplex_check import try_duplex
+from session_server.runtime.duplex_words import by_its_key, recogniser
 from session_server.runtime.models import missing_models, model_store, needs_models
 from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.record_file import RecordInUse, require_record
@@ -111,10 +112,12 @@ def _engines(config: Config) -> list[Finding]:
     duplex = config.graph.duplex
     if duplex is not None:
         name = f"duplex ({duplex.engine})"
-        return [
+        found = [
             Finding(name, False, line, needs.cure(duplex.engine, line))
             for line in needs.missing(duplex.engine, duplex.options, store)
         ]
+        beside = [] if duplex.words is None else _engine(recogniser(duplex.words), store)
+        return found + [replace(of, detail=by_its_key(of.detail)) for of in beside]
     return [finding for spec in config.graph.stages for finding in _engine(spec, store)]
 
 

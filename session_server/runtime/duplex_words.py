@@ -13,6 +13,7 @@ from engines.duplex.spec import WordsSpec
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from session_server.clock import Clock
+from session_server.errors import ConfigError
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics
 from session_server.runtime.messages import CancelWork, Recognise, ToSession, WorkFailed
@@ -40,6 +41,11 @@ def recogniser(spec: WordsSpec) -> StageSpec:
     )
 
 
+def by_its_key(message: str) -> str:
+    """What is said of the stage, by the key of its section."""
+    return message.replace(f"graph.stages.{Stage.ASR.value}", "graph.words")
+
+
 class DuplexWords:
     """Answers `Recognise` by way of `deliver`, once each."""
 
@@ -57,7 +63,11 @@ class DuplexWords:
         self._deliver = deliver
         self._report = HostReport(metrics)
         stage = recogniser(spec)
-        create, costs = registered_engine(stage, store), CostModel()
+        try:
+            create = registered_engine(stage, store)
+        except ConfigError as error:
+            raise ConfigError(by_its_key(str(error))) from error
+        costs = CostModel()
         self.runner = StageRunner(
             Stage.ASR,
             lambda report: placed_worker(stage, create, report, clock),
@@ -77,7 +87,10 @@ class DuplexWords:
 
     async def start(self) -> None:
         """Load the recogniser. Raises what loading raised."""
-        await self.runner.start()
+        try:
+            await self.runner.start()
+        except ConfigError as error:
+            raise ConfigError(by_its_key(str(error))) from error
 
     async def stop(self) -> None:
         """Idempotent."""
