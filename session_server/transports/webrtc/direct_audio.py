@@ -65,6 +65,8 @@ class DirectAudio:
         self._released = False
         self._loss_percent = 0
         self._ntp: tuple[int, float] | None = None
+        self._gone: tuple[Frame, float] | None = None
+        """What has left and nobody was told of, and how late it was."""
         self._sequence = secrets.randbelow(1 << 15)
         """Begins in the lower half: SRTP would not survive a wrap within the first packets."""
         self.clock = RtpClock()
@@ -106,7 +108,12 @@ class DirectAudio:
         pair.protocol.transport.sendto(data, pair.remote_addr)
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._count(timestamp, len(payload), now)
-        self._left(frame, now - due)
+        self._gone = frame, now - due
+
+    def tell(self) -> None:
+        gone, self._gone = self._gone, None
+        if gone is not None:
+            self._left(*gone)
 
     def expect_loss(self, share: float) -> None:
         """So much of what was sent of late did not come."""

@@ -73,7 +73,7 @@ class InlineMicrophone:
         self._payload_types: frozenset[int] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
-        self._played_at = self._longest_wait_s = 0.0
+        self._played_at, self._played = 0.0, b""
         self._closed = False
         self._receive = receiver.receive
         self._receiver.receive = self._begin
@@ -153,7 +153,8 @@ class InlineMicrophone:
         if stream is None:
             room_for_one(streams)
             stream = streams[source] = StreamStatistics(RTP_CLOCK)
-        stream.add(cast("Any", _Seen(sequence, timestamp)))
+        seen: Any = _Seen(sequence, timestamp)
+        stream.add(seen)
         bound_jitter(stream)
 
     def _expire(self) -> None:
@@ -169,26 +170,20 @@ class InlineMicrophone:
         if sound:
             self._hear(sound, INPUT_RATE)
         if ready:
-            self._played_at = now
-            self._longest_wait_s = self._wait_s(ready[-1])
+            self._played_at, self._played = now, ready[-1].packet.payload
             if self._quiet_timer is None and not self._closed:
-                at = now + self._longest_wait_s
-                self._quiet_timer = self._loop.call_at(at, self._look_for_quiet)
+                self._quiet_timer = self._loop.call_at(now + AHEAD_AFTER_S, self._look_for_quiet)
         self._disarm()
         deadline = self._window.deadline
         if deadline is not None and not self._closed:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _wait_s(self, ordered: Ordered) -> float:
-        """How long nothing may come after this packet: longer where packets are longer."""
-        packet_s = packet_ticks(ordered.packet.payload) / RTP_CLOCK
-        return max(AHEAD_AFTER_S, packet_s + PATIENCE_S)
-
     def _look_for_quiet(self) -> None:
-        """One timer that is seldom set, instead of one that every packet sets."""
+        """One timer that is seldom set, instead of one that every packet sets. It waits longer where packets are longer."""
         self._quiet_timer = None
         now = self._loop.time()
-        due = self._played_at + self._longest_wait_s
+        packet_s = packet_ticks(self._played) / RTP_CLOCK
+        due = self._played_at + max(AHEAD_AFTER_S, packet_s + PATIENCE_S)
         if now < due - _TIMER_S:
             self._quiet_timer = self._loop.call_at(due, self._look_for_quiet)
             return

@@ -170,7 +170,8 @@ class _CheapAudio(_Audio):
         sender = peer.addTrack(QuietTrack())
         receiver = peer.getTransceivers()[0].receiver
         failed = listener.audio_failed
-        self._out = DirectAudio(sender, media.ticker, playout, new_encoder(), self._left, failed)
+        encoder = new_encoder(media.live.total())
+        self._out = DirectAudio(sender, media.ticker, playout, encoder, self._left, failed)
         self._in = InlineMicrophone(receiver, listener.hear, failed)
 
     @property
@@ -195,7 +196,7 @@ class _StockAudio(_Audio):
     ) -> None:
         super().__init__(media, listener)
         self._failed = listener.audio_failed
-        self._track = PacedTrack(playout, new_encoder(), self._left)
+        self._track = PacedTrack(playout, new_encoder(media.live.total()), self._left)
         self._track.sender = peer.addTrack(self._track)
         watch_over_reports(peer.getTransceivers()[0].receiver, listener.audio_failed)
 

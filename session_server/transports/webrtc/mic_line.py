@@ -76,7 +76,8 @@ class MicLine:
         self._expected: int | None = None
         self._ahead = 0
         """What was made up without evidence, and may still come."""
-        self._goes_on = False
+        self._last = b""
+        """The packet that may be followed by something made up."""
 
     def stretches(self, ordered: Ordered) -> Iterator[Stretch]:
         """What to play for a packet, in order."""
@@ -84,7 +85,7 @@ class MicLine:
         ticks = packet_ticks(packet.payload)
         expected, self._expected = self._expected, packet.timestamp + ticks
         ahead, self._ahead = self._ahead, 0
-        self._goes_on = len(packet.payload) > LONGEST_DTX_BYTES
+        self._last = packet.payload
         hole = sounded = 0
         if expected is not None and not ordered.restarted:
             hole = wrapped(packet.timestamp - expected, 32)
@@ -98,11 +99,11 @@ class MicLine:
 
     def ahead(self) -> Stretch | None:
         """What to play where nothing has come for long; None: that has been done, or the client sends nothing in silence."""
-        if self._expected is None or self._ahead or not self._goes_on:
+        if self._expected is None or self._ahead or len(self._last) <= LONGEST_DTX_BYTES:
             return None
         self._expected += AHEAD
         self._ahead = AHEAD
-        self._goes_on = False
+        self._last = b""
         return Stretch(Do.CONCEAL, AHEAD)
 
 

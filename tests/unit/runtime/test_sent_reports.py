@@ -39,6 +39,10 @@ def test_the_first_frame_is_told_at_once_and_then_every_third():
     assert MOST == 3
 
 
+def test_what_is_joined_never_lets_the_queue_run_dry_unseen():
+    assert MOST * FRAME < LEAST_WAITING
+
+
 def test_what_waits_is_told_with_the_instant_at_which_it_will_be_heard():
     reports = SentReports(0.5)
     tell(reports, sent(1), sent(2))

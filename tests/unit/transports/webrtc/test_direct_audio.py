@@ -84,6 +84,7 @@ class Sending:
     def ticks(self, count: int, start: int = 0) -> None:
         for number in range(start, start + count):
             self.audio.tick(100.0 + number * FRAME_S)
+            self.audio.tell()
 
 
 @pytest.mark.asyncio

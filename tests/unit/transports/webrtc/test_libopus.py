@@ -241,3 +241,26 @@ def test_a_machine_without_libopus_is_told_why(monkeypatch: pytest.MonkeyPatch, 
         monkeypatch.undo()
         libopus._library.cache_clear()
     assert libopus.missing() is None
+
+
+def test_from_a_crowd_on_a_call_is_encoded_with_less_effort_and_still_sounds(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked: list[int] = []
+
+    class Noted(Encoder):
+        def __init__(self, rate: int, bit_rate: int, complexity: int, *, light: bool) -> None:
+            asked.append(complexity)
+            super().__init__(rate, bit_rate, complexity, light=light)
+
+    monkeypatch.setattr(libopus, "Encoder", Noted)
+    sound = speechlike(1.0, OUTPUT_RATE, 3, rms=4000.0).astype("<i2").tobytes()
+    for calls in (0, opus.CROWDED - 1, opus.CROWDED):
+        encoder = opus.new_encoder(calls)
+        made = [
+            encoder.encode(sound[at : at + 2 * FRAME]) for at in range(0, len(sound), 2 * FRAME)
+        ]
+        encoder.close()
+        loud = loudness(b"".join(decoded(made, Decoder(INPUT_RATE))))
+        assert loud == pytest.approx(4000, rel=0.15)
+    assert asked == [opus.COMPLEXITY, opus.COMPLEXITY, opus.CROWDED_COMPLEXITY]

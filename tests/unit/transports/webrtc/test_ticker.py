@@ -59,11 +59,15 @@ class Call:
         self.dues: list[float] = []
         self.lateness: list[float] = []
         self.fault: Exception | None = None
+        self.told = 0
 
     def tick(self, due: float) -> None:
         self.dues.append(due)
         self.lateness.append(self.loop.now - due)
         self.loop.now += self.work_s
+
+    def tell(self) -> None:
+        self.told += 1
 
     def broke(self, fault: Exception) -> None:
         self.fault = fault
@@ -156,6 +160,43 @@ def test_one_that_raises_loses_its_seat_and_disturbs_no_other():
     assert all(len(call.dues) >= 49 and call.fault is None for call in calls[1:])
 
 
+def test_all_frames_of_a_slot_leave_before_anything_is_told_of_one():
+    loop, ticker = made()
+    happened: list[str] = []
+
+    class Noting(Call):
+        def tick(self, due: float) -> None:
+            happened.append("left")
+
+        def tell(self) -> None:
+            happened.append("told")
+
+    for _ in range(3 * SLOTS):
+        ticker.add(Noting(loop))
+    loop.run(SLOT_S)
+    assert happened[:6] == ["left"] * 3 + ["told"] * 3
+
+
+def test_one_whose_news_raise_loses_its_seat_and_one_that_is_over_hears_none():
+    loop, ticker = made()
+
+    class Broken(Call):
+        def tell(self) -> None:
+            ticker.remove(calls[2 * SLOTS])
+            raise ValueError("no more")
+
+    calls = [Call(loop) for _ in range(3 * SLOTS)]
+    calls[SLOTS] = Broken(loop)
+    for call in calls:
+        ticker.add(call)
+    loop.run(0.2)
+    _well, ill, over = calls[::SLOTS]
+    assert str(ill.fault) == "no more"
+    assert (len(ill.dues), len(over.dues), over.told) == (1, 1, 0)
+    assert len(ticker) == 3 * SLOTS - 2
+    assert all(call.told == len(call.dues) >= 9 for call in calls if call not in (ill, over))
+
+
 def test_an_ended_call_frees_its_place_and_without_calls_there_is_no_timer():
     loop, ticker = made()
     calls = [Call(loop) for _ in range(5)]
@@ -207,6 +248,8 @@ async def test_it_runs_on_a_real_loop():
             if self.count == 3:
                 ticker.remove(self)
                 enough.set()
+
+        def tell(self) -> None: ...
 
         def broke(self, fault: Exception) -> None:
             raise fault
