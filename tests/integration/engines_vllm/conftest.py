@@ -6,6 +6,7 @@ These tests run in an environment of their own (`.ci/engines`); elsewhere they a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -32,6 +33,7 @@ ANIMALS = (
     "pig",
 )
 PLACES = 3
+LOADS_S = 1200
 OPTIONS: Mapping[str, object] = {
     "model": "smollm2-135m-instruct",
     "dtype": "float32",  # text that does not depend on who else is served
@@ -42,12 +44,12 @@ OPTIONS: Mapping[str, object] = {
 }
 
 
-def story(n: int, **more: object) -> ThinkJob:
-    """Prompts whose answers go on for as long as they may."""
+def story(n: int) -> ThinkJob:
+    """Prompts whose answers go on for as long as they may: 24 tokens are enough to be stopped, held and parked in."""
     asked = ChatMessage(
         "user", f"Tell me a long story about a {ANIMALS[n % len(ANIMALS)]}, part {n}."
     )
-    return ThinkJob("You are a helpful voice assistant.", (asked,), **more)  # type: ignore[arg-type]
+    return ThinkJob("You are a helpful voice assistant.", (asked,), max_tokens=24)
 
 
 def make(**options: object) -> VllmThinker:
@@ -63,6 +65,14 @@ def kill(engine: StreamingEngine) -> None:
 
 def kit(**options: object) -> StreamingKit:
     return StreamingKit(lambda: make(**options), story, kill=kill, wait_s=240.0, points=6)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A start of vLLM, three processes that each import two gigabytes, can take longer on a busy machine than any other test may."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(LOADS_S))
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,6 @@ async def test_much_at_once_in_random_order(tools: StreamingKit, engine: VllmThi
     await storm(tools, engine, 1)
 
 
-@pytest.mark.timeout(900)  # each starts vLLM twice
 @pytest.mark.parametrize("check", LIFE_CHECKS, ids=lambda check: check.__name__)
 async def test_the_life_of_an_engine(check: LifeCheck, tools: StreamingKit) -> None:
     await check(tools)
