@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from engines.duplex.options import MoshiOptions
 from engines.duplex.registry import DUPLEX
 from engines.duplex.spec import RestSpec, WordsSpec
 from engines.graph import Graph
@@ -86,12 +88,6 @@ def test_what_does_not_go_with_a_duplex_graph_is_named(flag: str, value: object)
 
 
 def test_every_option_of_moshi_is_in_its_file() -> None:
-    text = Path("engines/duplex/moshi.py").read_text()
-    declared = text.partition("class MoshiOptions:")[2].partition("\n\n\n")[0]
-    names = {
-        line.strip().split(":")[0]
-        for line in declared.splitlines()
-        if ": " in line and " = " in line
-    }
+    names = {field.name for field in fields(MoshiOptions)}
     written = yaml.safe_load(Path("configs/moshi.yaml").read_text())["graph"]["options"]
     assert names == set(written)
