@@ -1,6 +1,7 @@
 """Stepped by us the Omni stages say what transformers' own generation says, in any company, and forget what is released."""
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -133,6 +134,50 @@ def test_sampled_answers_do_not_depend_on_the_company(kind, options, tmp_path):
     assert together[1].texts == alone.texts
     assert torch.equal(together[1].frames, alone.frames)
     assert together[0].texts != alone.texts
+
+
+def test_a_token_of_an_answer_is_embedded_once(idle, monkeypatch):
+    loaded, embedded = idle[0]._loaded, 0
+    embed = loaded.embed
+
+    def counted(tokens: torch.Tensor) -> torch.Tensor:
+        nonlocal embedded
+        embedded += tokens.numel()
+        return embed(tokens)
+
+    monkeypatch.setattr(loaded, "embed", counted)
+    made = Answer(JobKey("once", "r"))
+    idle[0].start(made.key, heard(sound(0.5, 3)))
+    think(idle[0], [made])
+    idle[0].release(made.key)
+    # the one more that is chosen at the limit may be embedded and not read
+    assert embedded - made.end.prompt_tokens in (TOKENS, TOKENS + 1)
+
+
+def test_the_talker_waits_for_its_device_once_a_step_whatever_the_batch(idle, monkeypatch):
+    thinks, talks, _ = idle
+    made = [Answer(JobKey(f"wait{i}", "r")) for i in range(3)]
+    for i, one in enumerate(made):
+        thinks.start(one.key, heard(sound(0.4, i)))
+    think(thinks, made)
+    begin_talking(talks, made)
+    step(talks, made, 4)  # reads the prompts
+    waits: Counter[str] = Counter()
+    for name in ("__int__", "item", "cpu"):
+        original = getattr(torch.Tensor, name)
+
+        def counted(tensor: torch.Tensor, *args: object, name=name, original=original):
+            waits[name] += 1
+            return original(tensor, *args)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    results = step(talks, made, 4)
+    monkeypatch.undo()
+    assert all(result.units == 1 for result in results)
+    assert waits == {"cpu": 1}
+    for one in made:
+        thinks.release(one.key)
+        talks.release(one.key)
 
 
 def test_what_a_slot_knows_is_not_read_again_and_the_talker_still_gets_it(idle):
