@@ -93,8 +93,6 @@ class Capabilities:
     context_tokens: int = 0
     samples_behind: int = 0
     can_export: bool = False
-    can_fork: bool = False
-    can_rollback: bool = False
     chunk: ChunkShape = ChunkShape()
     """A vocoder's."""
     streams_text: bool = False

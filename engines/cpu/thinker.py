@@ -104,8 +104,6 @@ class ThinkerEngine:
             slots=self._slots,
             context_tokens=self._context,
             can_export=True,
-            can_fork=True,
-            can_rollback=True,
             token_bytes=self._loaded.model.token_bytes if self._loaded is not None else 0,
             own_thread=True,
         )

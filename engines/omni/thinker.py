@@ -94,8 +94,6 @@ class OmniThinker:
             options.max_batch,
             options.slots,
             context_tokens=options.context,
-            can_fork=True,
-            can_rollback=True,
             hears=True,
             runs_on=device_place(options.device),
         )

@@ -1,1 +1,1 @@
-"""What a camera shows: objects and text of a picture, as evidence for a language model. Needs the extra `vision`."""
+"""What is in a picture: objects and text, as evidence for a language model. Needs the extra `vision`."""

@@ -94,9 +94,7 @@ def _asked(question: str) -> str | None:
 def _presence(kind: str, evidence: VisualEvidence, *, counted: bool) -> str:
     sure = [seen for seen in evidence.objects if seen.sure and seen.kind == kind]
     if sure:
-        return f"{'' if counted else 'Yes, '}I see {_several(kind, sure)}.".replace(
-            "Yes, I", "Yes, I"
-        )
+        return f"{'' if counted else 'Yes, '}I see {_several(kind, sure)}."
     if any(seen.kind == kind for seen in evidence.objects):
         return f"There may be {_a(kind)}, but I am not sure."
     return f"I do not see {'any ' + _plural(kind) if counted else _a(kind)}."

@@ -15,8 +15,6 @@ from session_server.protocol.session_config import AudioFormat as AudioFormat
 Int16 = NDArray[np.int16]
 Bytes = NDArray[np.uint8]
 
-G711_RATE = 8_000
-
 
 def _mulaw_outputs() -> Int16:
     code = ~np.arange(256, dtype=np.uint8)

@@ -109,7 +109,6 @@ class Response:
     settled_at: int = 0
     """The server's own cut, in samples."""
     text_fixed: bool = False
-    started_ns: int = 0
 
     @property
     def ended(self) -> bool:

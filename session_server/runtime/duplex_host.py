@@ -204,7 +204,7 @@ class DuplexHost:
             self._deliver(SessionRefused(name, reason, _RETRY_AFTER_S))
             return
         self._sitters[name] = _Sitter(name)
-        self._move(self._seating.admit(name, now), now)
+        self._move(self._seating.admit(name, now))
         self._metrics.admission_decisions.labels("admit", "session").inc()
         self._deliver(SessionOpened(name))
 
@@ -219,7 +219,7 @@ class DuplexHost:
         if self._quiet_dbfs is not None:
             now = self._clock.now()
             if not is_quiet(pcm, self._quiet_dbfs):
-                self._move(self._seating.heard(sitter.session, now), now)
+                self._move(self._seating.heard(sitter.session, now))
             elif self._seating.place(sitter.session) is Place.RESTING:
                 return
         self._order(sitter, DuplexClock.hear, pcm)
@@ -231,8 +231,7 @@ class DuplexHost:
             self._by_serial.pop(sitter.seat.serial, None)
         if self._words is not None:
             self._words.close(sitter.session)
-        now = self._clock.now()
-        self._move(self._seating.leave(sitter.session, now), now)
+        self._move(self._seating.leave(sitter.session, self._clock.now()))
         self._keeper.used(bool(self._by_serial))
 
     # -- slots
@@ -253,7 +252,7 @@ class DuplexHost:
         if slot is not None:
             beat.sit_down(sitter.seat.serial, slot)
 
-    def _move(self, moves: list[Move], now: int) -> None:
+    def _move(self, moves: list[Move]) -> None:
         for move in moves:
             sitter = self._sitters.get(move.session)
             if sitter is None:
@@ -324,8 +323,7 @@ class DuplexHost:
                 self._send(DuplexLost(sitter.session, reason))
 
     def _settle(self) -> None:
-        now = self._clock.now()
-        self._move(self._seating.settle(now), now)
+        self._move(self._seating.settle(self._clock.now()))
 
     def _send(self, message: ToSession) -> None:
         try:

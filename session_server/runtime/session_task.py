@@ -328,9 +328,9 @@ class SessionTask:
             ):  # fmt: skip
                 self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
             case _:
-                self._announce(action, now)
+                self._announce(action)
 
-    def _announce(self, action: actions.Announcement, now: int) -> None:
+    def _announce(self, action: actions.Announcement) -> None:
         if isinstance(action, actions.AnnounceItemAdded):
             natively = self._services.hearing.natively
             keep_spoken(action.item, self._ears, self._speller, natively)
