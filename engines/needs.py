@@ -1,8 +1,8 @@
 """What engines lack on this machine: packages, weights, memory. Asked before anything is loaded; loads nothing itself.
 
-An engine's module may have `missing(options, store) -> list[str]`: a line for each thing that is not here, with what helps.
-One that has none needs nothing beyond the package and the model files. Where the packages of an engine's family are not installed
-its module cannot be asked; what can be seen without them is told all the same.
+An engine's module may have `missing(options, store) -> list[str]`: a line for each thing that is not here, with what helps, but for
+packages, which are looked for here alone. One that has none needs nothing beyond its packages and the model files. A module that
+cannot be imported without the packages of its family cannot be asked; what can be seen without them is told all the same.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def missing(name: str, options: Mapping[str, object], store: ModelStore) -> list
         return [*lines, *_seen_from_outside(family, options)] if absent else [f"{_NEEDS}{error}"]
     ask: Missing | None = getattr(module, "missing", None)
     own = [] if ask is None else ask(options, store)
-    return lines + [line for line in own if not absent or "is not installed" not in line]
+    return lines + own
 
 
 def gpu_is_here() -> bool:

@@ -1,11 +1,10 @@
-"""What an Omni stage lacks on this machine, before anything is loaded: packages, the model's folder, the device and its memory."""
+"""What an Omni stage lacks on this machine beside packages: their version, the model's folder, the device and its memory. Loads nothing."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -28,7 +27,7 @@ def lacking(
         read = read_options(options, defaults)
     except ValueError as error:
         return [str(error)]
-    lines = _package_lines()
+    lines = _version_lines()
     try:
         require_folder(Path(read.weights).expanduser(), family)
     except SessionServerError as error:
@@ -40,10 +39,11 @@ def lacking(
     return lines + _memory_lines(read, part)
 
 
-def _package_lines() -> list[str]:
-    if importlib.util.find_spec("transformers") is None:
-        return ["the package transformers is not installed (engines/omni/requirements.txt)"]
-    found = version("transformers")
+def _version_lines() -> list[str]:
+    try:
+        found = version("transformers")
+    except PackageNotFoundError:
+        return []
     if found == TRANSFORMERS:
         return []
     return [

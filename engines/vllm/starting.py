@@ -40,16 +40,12 @@ def model_path(options: VllmOptions, store: ModelStore) -> str:
 
 
 def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
-    """What is missing for these options, a line each: packages, their version, weights, memory. Loads nothing."""
+    """What is missing for these options, a line each: the packages' version, weights, memory. Loads nothing."""
     try:
         options = read_options(mapping)
     except ValueError as error:
         return [f"option {error}"]
-    lines = []
-    if importlib.util.find_spec("vllm") is None:
-        lines.append(f"the package vllm is not installed ({_INSTALL})")
-    else:
-        lines += _version_problem(options)
+    lines = [] if names.version() is None else _version_problem(options)
     try:
         model_path(options, store)
     except SessionServerError as error:

@@ -60,16 +60,12 @@ def frame_samples(config: Mapping[str, Any]) -> int:
 
 
 def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
-    """What is missing for these options, a line each. Loads nothing."""
+    """What is missing for these options, a line each: the packages' versions, weights. Loads nothing."""
     try:
         options = read_thinker(mapping)
     except ValueError as error:
         return [f"option {error}"]
-    lines = []
-    if importlib.util.find_spec("vllm_omni") is None:
-        lines.append(f"the package vllm-omni is not installed ({_INSTALL})")
-    else:
-        lines += _version_problem(options)
+    lines = [] if None in names.versions().values() else _version_problem(options)
     try:
         model_config(options.weights)
     except SessionServerError as error:
