@@ -50,9 +50,8 @@ class _WholePrompt:
         self, slots: Sequence[int], places: Sequence[int], embeds: Tensor, hidden: Tensor
     ) -> Tensor:
         told = hidden + embeds
-        self._memory[slots, places] = (
-            told  # the next prompt of the session goes on behind this answer
-        )
+        # the next prompt of the session goes on behind this answer
+        self._memory[slots, places] = told
         return told
 
     def understood(self, slot: int, prompt: Prompt) -> Conversation:

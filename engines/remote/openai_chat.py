@@ -264,9 +264,8 @@ class RemoteThinker:
             except (TimeoutError, aiohttp.ClientError):
                 return b""
         async with asyncio.timeout_at(until):
-            await asyncio.sleep(
-                0
-            )  # bytes that are there do not wait: a flood outruns neither this nor others
+            # bytes that are there do not wait: a flood outruns neither this nor others
+            await asyncio.sleep(0)
             return await response.content.readany()
 
     async def _read_ahead(self, http: aiohttp.ClientSession, body: Body) -> None:

@@ -16,9 +16,9 @@ from multiprocessing.context import SpawnProcess
 from typing import cast
 
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
-from session_server.errors import EngineFault, SessionServerError
+from session_server.errors import EngineFault
 from session_server.runtime.end_with_parent import end_with_parent
-from session_server.runtime.stage_worker import describe
+from session_server.runtime.stage_worker import sendable
 
 _SPAWN = multiprocessing.get_context("spawn")
 _STOP_S = 5.0
@@ -129,17 +129,8 @@ def _serve(connection: Connection, create: Create) -> None:
             try:
                 engine = engine or create()
                 found = getattr(engine, name)(*arguments)
-            except Exception as error:
-                found = _sendable(error)
+            except Exception as error:  # a ValueError is part of the contract
+                found = ValueError(str(error)) if type(error) is ValueError else sendable(error)
             connection.send(found)
     if engine is not None:
         engine.close()
-
-
-def _sendable(error: Exception) -> Exception:
-    """An error that arrives: ours and ValueError as they are, others by what they say."""
-    if type(error) is ValueError:
-        return ValueError(str(error))
-    if isinstance(error, SessionServerError) and len(error.args) == 1:
-        return error
-    return EngineFault(describe(error))

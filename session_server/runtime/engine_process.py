@@ -71,9 +71,8 @@ class EngineProcess:
         patience.start()
         with contextlib.suppress(EOFError, OSError):
             self.channel.send(STOP)
-            while (
-                True
-            ):  # what it still says is not wanted, but has to be read: it may be waiting for room
+            # what it still says is not wanted, but has to be read: it may be waiting for room
+            while True:
                 self.channel.connection.recv_bytes()
         code = self._process.wait()
         patience.cancel()

@@ -18,12 +18,11 @@ if __name__ == "__main__":  # before the imports, which take a second
 from multiprocessing.connection import Connection
 
 from session_server.clock import MonotonicClock
-from session_server.errors import EngineFault
 from session_server.runtime.arena import Arena
 from session_server.runtime.bulk_channel import BulkChannel
 from session_server.runtime.end_with_parent import end_with_parent
 from session_server.runtime.engine_process import LOAD, STOP, Birth
-from session_server.runtime.stage_worker import EngineSeat, LoadFailed, Plan, describe
+from session_server.runtime.stage_worker import EngineSeat, LoadFailed, Plan, sendable
 
 
 def serve(channel: BulkChannel) -> None:
@@ -38,23 +37,16 @@ def serve(channel: BulkChannel) -> None:
             assert isinstance(order, Plan) or order == LOAD
             report = seat.execute(order) if isinstance(order, Plan) else seat.load()
             if isinstance(report, LoadFailed):
-                report = LoadFailed(_sendable(report.error))
+                report = LoadFailed(sendable(report.error))
             channel.send(report)
     finally:
         seat.close()
 
 
-def _sendable(error: Exception) -> Exception:
-    """An error that arrives: ours as they are, others by what they say."""
-    ours = type(error).__module__ == EngineFault.__module__ and len(error.args) == 1
-    return error if ours else EngineFault(describe(error))
-
-
 def main(connection: int, into: int, out: int) -> None:
     for descriptor in (connection, into, out):
-        os.set_inheritable(
-            descriptor, False
-        )  # nobody else's: its end is how the server knows of ours
+        # nobody else's: its end is how the server knows of ours
+        os.set_inheritable(descriptor, False)
     end_with_parent(connection, thread_stays=True)
     channel = BulkChannel(Connection(connection), Arena(out), Arena(into))
     try:

@@ -27,7 +27,7 @@ from engines.base import (
     StepResult,
 )
 from session_server.clock import Clock
-from session_server.errors import SessionServerError
+from session_server.errors import EngineFault, SessionServerError
 from session_server.media import Value
 from session_server.runtime.state_calls import MovedState, StateCall, carry_out, state_bytes
 
@@ -232,9 +232,8 @@ class ThreadWorker:
 def _give_way(niceness: int) -> None:
     """Let the event loop, where everybody is heard, go before this thread on a busy machine. Linux alone has it by thread."""
     if niceness and sys.platform == "linux":
-        own = os.getpriority(
-            os.PRIO_PROCESS, 0
-        )  # of this thread; a process that was started nice stays so
+        # of this thread; a process that was started nice stays so
+        own = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, own + niceness))
 
 
@@ -252,3 +251,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, SessionServerError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def sendable(error: Exception) -> Exception:
+    """An error that arrives in another process: ours as they are, others by what they say."""
+    ours = type(error).__module__ == EngineFault.__module__ and len(error.args) == 1
+    return error if ours else EngineFault(describe(error))
