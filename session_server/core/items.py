@@ -7,7 +7,7 @@ the input time line (samples at INPUT_RATE); the bytes themselves live in the sh
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Role(enum.Enum):
@@ -86,3 +86,20 @@ class FunctionCallOutput:
 
 
 Item = Message | FunctionCall | FunctionCallOutput
+
+MOST_PICTURES = 256 * 1024
+"""Characters of an item's data URLs. More fit into no frame, so nobody could be shown them again."""
+
+
+def without_big_pictures(item: Item) -> Item:
+    """The item as it is kept: pictures that could not be echoed are not."""
+    if not isinstance(item, Message):
+        return item
+    urls = (part.image_url or "" for part in item.content if isinstance(part, ImageContent))
+    if sum(map(len, urls)) <= MOST_PICTURES:
+        return item
+    return replace(item, content=tuple(map(_without_picture, item.content)))
+
+
+def _without_picture(part: Content) -> Content:
+    return replace(part, image_url=None) if isinstance(part, ImageContent) else part

@@ -36,6 +36,7 @@ from session_server.core.items import (
     Message,
     OutputAudioContent,
     TextContent,
+    without_big_pictures,
 )
 from session_server.core.listening import Listening
 from session_server.core.response import Response, plan
@@ -123,8 +124,9 @@ class Requests:
             return
         if item.status is ItemStatus.IN_PROGRESS:
             item = replace(item, status=ItemStatus.COMPLETED)
-        before = conversation.add(item, after)
-        context.emit(AnnounceItemAdded(item, before), AnnounceItemDone(item, before))
+        kept = without_big_pictures(item)
+        before = conversation.add(kept, after)
+        context.emit(AnnounceItemAdded(kept, before), AnnounceItemDone(kept, before))
         self._take_in(item)
 
     def _take_in(self, item: Item) -> None:

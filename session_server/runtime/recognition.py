@@ -36,6 +36,9 @@ from session_server.runtime.messages import (
 from session_server.runtime.pipeline_parts import Stages
 from session_server.scheduler.work import Kind, WorkItem
 
+MOST_PICTURE_BYTES = 64 << 20
+"""Of one session's pictures that wait to be looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Work:
@@ -44,6 +47,7 @@ class _Work:
     partial: bool
     arrived_ns: int
     due_ns: int
+    picture_bytes: int = 0
 
 
 class RecognitionLane:
@@ -109,7 +113,8 @@ class RecognitionLane:
         due_ns: int,
         now: int,
     ) -> None:
-        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns)
+        size = len(job.data) if isinstance(job, PictureJob) else 0
+        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns, size)
         runner = self._stages.runners.get(stage)
         if runner is None:
             self._answer_failed(work, "unsupported", f"this server has no {stage.value} stage")
@@ -117,7 +122,8 @@ class RecognitionLane:
         works = self._works.get(session, {})
         if work_id in works:  # ids are never reused: it was said twice
             return
-        if len(works) >= self._stages.params.max_work_per_session:
+        too_many = len(works) >= self._stages.params.max_work_per_session
+        if too_many or sum(w.picture_bytes for w in works.values()) + size > MOST_PICTURE_BYTES:
             self._answer_failed(
                 work, "overloaded", "too much of this session waits to be recognised"
             )

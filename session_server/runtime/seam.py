@@ -5,11 +5,10 @@ Only spelling: no state, no decisions. Input audio is fetched here because the c
 
 from __future__ import annotations
 
-import binascii
-
 from session_server.core import actions, events
 from session_server.core.settings import Modality, Tool
 from session_server.media import NS_PER_MS, WordSpan
+from session_server.protocol.payloads import decode_base64
 from session_server.runtime import messages
 from session_server.runtime.input_audio import InputAudio
 from session_server.transports.base import AudioSent
@@ -51,7 +50,7 @@ def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> 
             due = now + JUDGEMENT_DUE_MS * NS_PER_MS
             return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)
         case actions.LookAt(work_id, image_url):
-            picture = binascii.a2b_base64(image_url.partition(",")[2])
+            picture = decode_base64(image_url.partition(",")[2], "image_url")
             return messages.LookAt(session, work_id, picture, now + PICTURE_DUE_MS * NS_PER_MS)
         case actions.CancelWork(work_id):
             return messages.CancelWork(session, work_id)

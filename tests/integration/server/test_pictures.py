@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from session_server.runtime import recognition
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, Event, calling
 from tests.integration.server.conftest import OpenServer
@@ -97,3 +98,35 @@ async def test_many_pictures_at_once_are_bounded_and_hurt_nobody(serve: OpenServ
         for number in range(60):
             await show(caller, png(32 + number))
         await asyncio.wait_for(said(caller), 30)
+
+
+@pytest.mark.asyncio
+async def test_a_picture_whose_base64_was_not_padded_or_url_safe_ended_the_session(
+    serve: OpenServer,
+):
+    padded = base64.b64encode(png() + b"\xff\xfe" * 2)
+    assert padded.endswith(b"=")
+    safe = base64.urlsafe_b64encode(b"\x89PNG" + b"\xff" * 8)
+    assert b"_" in safe
+    async with serve(**EYES) as server, calling(server.address.ws) as caller:
+        for payload in (b"", safe, padded.rstrip(b"=")):
+            url = "data:image/png;base64," + payload.decode()
+            content: list[Event] = [{"type": "input_image", "image_url": url}]
+            item = {"type": "message", "role": "user", "content": content}
+            await caller.send({"type": "conversation.item.create", "item": item})
+        error = (await caller.wait("error"))["error"]
+        assert error["param"] == "item.content[0].image_url"
+        answer = await said(caller)
+    assert "1 zebra" in answer
+
+
+@pytest.mark.asyncio
+async def test_sixty_four_large_pictures_of_a_session_waited_in_memory(
+    serve: OpenServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(recognition, "MOST_PICTURE_BYTES", 2 * len(png()))
+    slow = {**EYES, "graph__stages__vision__options": {"base_s": 0.3, "real_time": True}}
+    async with serve(**slow) as server, calling(server.address.ws) as caller:
+        for _ in range(3):
+            await show(caller, png())
+        assert "could not be looked at" in await said(caller)

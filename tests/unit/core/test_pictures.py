@@ -146,3 +146,19 @@ def test_a_thinker_that_hears_is_told_of_pictures_too():
     drive.respond()
     drive.feed(e.PictureSeen(drive.one(a.LookAt).work_id, "1 cat"))
     assert prompt(drive) == ["What is this?", "[Picture: 1 cat]"]
+
+
+def test_pictures_too_big_to_be_shown_again_were_kept_for_as_long_as_the_session():
+    """Fifteen MiB each, and a conversation holds a thousand items."""
+    drive = Drive(MANUAL, sees=True)
+    big = URL + "A" * (256 * 1024)
+    show(drive, TextContent("What is this?"), ImageContent(big, "low"))
+    look = drive.one(a.LookAt)
+    assert look.image_url == big
+    for told in (drive.one(a.AnnounceItemAdded).item, drive.session.item("item_p")):
+        assert told.content == (TextContent("What is this?"), ImageContent(None, "low"))
+    drive.feed(e.PictureSeen(look.work_id, "1 cat"))
+    drive.respond()
+    assert prompt(drive) == ["What is this?\n[Picture: 1 cat]"]
+    show(drive, ImageContent(URL), item_id="item_q")
+    assert drive.session.item("item_q").content == (ImageContent(URL),)
