@@ -47,7 +47,7 @@ def light(picture: Picture) -> str:
     """dark (nothing can be made out), dim, normal or bright."""
     luma = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     mean, spread = float(luma.mean()), float(luma.std())
-    if mean < 18 or spread < 6:
+    if mean < 18 or (spread < 6 and mean <= 190):
         return "dark"
     return "dim" if mean < 60 else "bright" if mean > 190 else "normal"
 

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image
 
 Picture = npt.NDArray[np.uint8]
 
@@ -19,7 +19,20 @@ LONGEST = 640
 MOST_BYTES = 15 << 20
 MOST_PIXELS = 36_000_000
 SHORTEST = 16
+NARROWEST = 4
+"""Pixels of the shorter side, when the longer one has become `LONGEST`."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""By EXIF's orientation."""
 
 
 class BadPicture(ValueError):
@@ -38,9 +51,10 @@ def decoded(data: bytes) -> Picture:
                 _check(*image.size)
                 # a JPEG is decoded at a half, a quarter or an eighth, where that is enough
                 image.draft("RGB", (LONGEST, LONGEST))
-                upright = ImageOps.exif_transpose(image)
-                upright.thumbnail((LONGEST, LONGEST))
-                return np.asarray(_opaque(upright))
+                turn = _turn(image)
+                image.thumbnail((LONGEST, LONGEST))
+                small = _opaque(_eight_bits(image))
+                return np.asarray(small if turn is None else small.transpose(turn))
     except BadPicture:
         raise
     except Image.DecompressionBombError as error:
@@ -52,8 +66,26 @@ def decoded(data: bytes) -> Picture:
 def _check(width: int, height: int) -> None:
     if min(width, height) < SHORTEST:
         raise BadPicture(f"is {width}x{height} pixels; less than {SHORTEST} show nothing")
+    if min(width, height) * LONGEST < NARROWEST * max(width, height):
+        raise BadPicture(f"is {width}x{height} pixels; so narrow a strip shows nothing")
     if width * height > MOST_PIXELS:
         raise BadPicture(f"is {width}x{height} pixels; the limit is {MOST_PIXELS} in all")
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """What makes it upright. Pillow's own way there copies the whole picture, and fails where other tags are odd."""
+    try:
+        turn = image.getexif().get(_ORIENTATION)
+    except Exception:  # whatever damaged tags bring: then it is taken as it stands
+        return None
+    return _TURNS.get(turn) if isinstance(turn, int) else None
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits is cut to eight: Pillow would make white of all that is not nearly black."""
+    if not image.mode.startswith("I"):
+        return image
+    return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
 
 
 def _opaque(image: Image.Image) -> Image.Image:

@@ -114,3 +114,8 @@ def test_boxes_are_shares_of_the_picture(engine: PictureDetector) -> None:
         left, top, right, bottom = seen.box
         assert 0 <= left < right <= 1
         assert 0 <= top < bottom <= 1
+
+
+def test_an_empty_white_page_was_dark_or_covered(engine: PictureDetector) -> None:
+    seen = looked_at(engine, encoded(Image.new("RGB", (640, 480), "white")))
+    assert (seen.light, seen.objects, seen.colours) == ("bright", (), ("white",))

@@ -106,3 +106,25 @@ def test_damaged_bytes_are_a_bad_picture_or_a_picture(data: st.DataObject) -> No
         return
     assert picture.ndim == 3
     assert max(picture.shape[:2]) <= LONGEST
+
+
+def test_grey_of_sixteen_bits_became_white() -> None:
+    grey = np.linspace(0, 65_535, 64 * 48).reshape(48, 64).astype(np.uint16)
+    picture = decoded(encoded(Image.fromarray(grey), "PNG"))
+    assert picture[0, 0, 0] == 0
+    assert abs(int(picture[24, 0, 0]) - 128) <= 2
+    assert picture[-1, -1, 0] == 255
+
+
+def test_a_picture_with_odd_tags_beside_its_orientation_was_no_whole_picture() -> None:
+    odd = (b"II*\0\x08\0\0\0" + struct.pack("<H", 2)
+           + struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0) + struct.pack("<HHI4s", 0x0100, 2, 4, b"abc\0")
+           + b"\0\0\0\0")  # fmt: skip
+    picture = decoded(encoded(half_red(), exif=b"Exif\0\0" + odd))
+    assert picture.shape == (100, 60, 3)
+    assert picture[10, 30, 0] > 200
+
+
+def test_a_strip_of_which_a_line_would_be_left_is_refused() -> None:
+    with pytest.raises(BadPicture, match="so narrow a strip"):
+        decoded(huge_png(16, 100_000))
