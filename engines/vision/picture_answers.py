@@ -16,6 +16,8 @@ from engines.vision.coco import KINDS
 _RECENT = 4
 """A picture farther back than so many messages is not what a question without one is about."""
 
+_MARK = re.compile(r"\[Picture: [^\n]*\]")
+_NOT_ALL = "I could not look at every picture."
 _ABOUT = re.compile(
     r"\b(see|look|looks|looking|picture|photo|photograph|image|camera|show|shows|sign|read|written|text|"
     r"behind|holding|hold|colou?rs?|how many|is there|are there|any(one|body|thing)|"
@@ -24,6 +26,10 @@ _ABOUT = re.compile(
 _TEXT = re.compile(r"\b(sign|read|written|write|text|words?|letters?|says?)\b")
 _COLOUR = re.compile(r"\bcolou?rs?\b")
 _COUNT = re.compile(r"\bhow many\b")
+_PLAIN = re.compile(
+    r"((is|are) there|(do|can) you see|is (this|that|it)) (an? |any |some )?#( (here|there|in (it|(the|this|that) (picture|photo|image))))?"
+)
+"""Asks whether a kind is there and nothing else about it: "yes" to more than that could be untrue."""
 _EXISTS = re.compile(
     r"\b(is|are|was) (there|that|this|it|any\w*)\b|\b(do|can) you see an?\b|\bany(one|body)\b|\bhow many\b"
 )
@@ -55,46 +61,68 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
     """What to say to the last message, or None when it asks about no picture."""
     if not messages or messages[-1].role != "user":
         return None
-    question = _words(messages[-1].content)
-    seen = next((m.pictures for m in reversed(messages[-_RECENT:]) if m.pictures), ())
-    if not seen or not (_ABOUT.search(question) or (messages[-1].pictures and not question)):
+    last = messages[-1]
+    question = _words(last.content)
+    shown = next((m for m in reversed(messages[-_RECENT:]) if m.pictures or _unseen(m)), None)
+    if shown is None or not (_ABOUT.search(question) or (shown is last and not question)):
         return None
-    return answer(question, seen[-1])
+    said = [answer(question, evidence) for evidence in shown.pictures]
+    if len(said) > 1:
+        said = [f"Picture {_number(place)}: {one}" for place, one in enumerate(said, 1)]
+    if _unseen(shown):  # an older one is not what is asked about
+        said.append("I could not look at the picture." if not said else _NOT_ALL)
+    return " ".join(said)
+
+
+def _unseen(message: ChatMessage) -> int:
+    """How many pictures of the message could not be looked at."""
+    if message.role != "user":
+        return 0
+    return max(0, len(_MARK.findall(message.content)) - len(message.pictures))
 
 
 def answer(question: str, evidence: VisualEvidence) -> str:
     """The words for one picture; `question` in lower case."""
     if evidence.light == "dark":
         return "The picture is dark or covered. I cannot make out anything."
-    if _TEXT.search(question):
+    kinds, rest = _asked(question)
+    if _TEXT.search(rest):
         return _text(evidence)
-    if _COLOUR.search(question) and evidence.colours:
-        return _colours(evidence)
-    kind = _asked(question)
-    if kind is not None and _EXISTS.search(question):
-        return _presence(kind, evidence, counted=bool(_COUNT.search(question)))
+    if _COLOUR.search(rest) and evidence.colours:
+        of_one = "I cannot tell the colour of one thing. " if kinds else ""
+        return of_one + _colours(evidence)
+    if kinds and _EXISTS.search(question):
+        counted = bool(_COUNT.search(question))
+        said = " ".join(_presence(kind, evidence, counted=counted) for kind in kinds)
+        plain = _PLAIN.fullmatch(rest.strip(" .,?!")) and said.startswith("I see ")
+        return f"Yes, {said}" if plain else said
     return _description(evidence)
 
 
 def _words(content: str) -> str:
     """What was said, without what stands for the pictures."""
-    return re.sub(r"\[Picture: [^\n]*\]", "", content).strip().lower()
+    return _MARK.sub("", content).strip().lower()
 
 
-def _asked(question: str) -> str | None:
-    """The kind of object that the question names, the longest name first."""
-    for kind in sorted(KINDS, key=len, reverse=True):
-        if re.search(rf"\b({re.escape(kind)}|{re.escape(_plural(kind))})\b", question):
-            return kind
-    return next(
-        (kind for word, kind in _OTHER_WORDS.items() if re.search(rf"\b{word}\b", question)), None
-    )
+def _asked(question: str) -> tuple[list[str], str]:
+    """The kinds of object that the question names, and the question with # in the place of each."""
+    named: dict[str, str] = {name: kind for kind in KINDS for name in (kind, _plural(kind))}
+    named |= _OTHER_WORDS
+    longest_first = "|".join(re.escape(name) for name in sorted(named, key=len, reverse=True))
+    kinds: dict[str, None] = {}
+
+    def masked(found: re.Match[str]) -> str:
+        kinds[named[found[0]]] = None
+        return "#"
+
+    rest = re.sub(rf"\b({longest_first})\b", masked, question)
+    return list(kinds), rest
 
 
 def _presence(kind: str, evidence: VisualEvidence, *, counted: bool) -> str:
     sure = [seen for seen in evidence.objects if seen.sure and seen.kind == kind]
     if sure:
-        return f"{'' if counted else 'Yes, '}I see {_several(kind, sure)}."
+        return f"I see {_several(kind, sure)}."
     if any(seen.kind == kind for seen in evidence.objects):
         return f"There may be {_a(kind)}, but I am not sure."
     return f"I do not see {'any ' + _plural(kind) if counted else _a(kind)}."

@@ -155,3 +155,56 @@ def test_a_picture_without_a_word_is_described() -> None:
     said = picture_answer([user("[Picture: whatever it says]", ROOM)])
     assert said is not None
     assert said.startswith("I see two cats")
+
+
+CAT_AND_PERSON = seen(("cat", "left", True), ("person", "right", True))
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("is there a dog behind the cat?", "I do not see a dog. I see a cat on the left."),
+        ("is anyone holding a phone?", "I see a person on the right. I do not see a cell phone."),
+        ("is there a black cat?", "I see a cat on the left."),
+        ("are there two cats?", "I see a cat on the left."),
+        ("is there a cat on the right?", "I see a cat on the left."),
+        ("is there a cat in the picture?", "Yes, I see a cat on the left."),
+        ("can you see a cat?", "Yes, I see a cat on the left."),
+        ("is there a hot dog?", "I do not see a hot dog."),
+    ],
+)
+def test_yes_was_said_to_more_than_was_seen(question: str, said: str) -> None:
+    assert answer(question, CAT_AND_PERSON) == said
+
+
+def test_a_stop_sign_that_is_there_was_taken_for_a_question_about_text() -> None:
+    assert answer("is there a stop sign?", seen(("stop sign", "left", True))) == (
+        "Yes, I see a stop sign on the left."
+    )
+
+
+def test_the_colours_of_the_picture_were_given_for_those_of_a_thing_in_it() -> None:
+    assert answer("what colour is the cat?", ROOM) == (
+        "I cannot tell the colour of one thing. The main colours are red and grey."
+    )
+
+
+def test_an_older_picture_was_described_for_one_that_could_not_be_looked_at() -> None:
+    unseen = user("What do you see?\n[Picture: it could not be looked at]")
+    messages = [user("[Picture: 2 cats]", ROOM), ChatMessage("assistant", "Two cats."), unseen]
+    assert picture_answer(messages) == "I could not look at the picture."
+    assert picture_answer([unseen]) == "I could not look at the picture."
+    half = user("How many cats?\n[Picture: 2 cats]\n[Picture: it could not be looked at]", ROOM)
+    assert picture_answer([half]) == (
+        "I see two cats, one on the left and one in the centre, close by."
+        " I could not look at every picture."
+    )
+
+
+def test_of_several_pictures_only_the_last_was_answered_about() -> None:
+    dog = seen(("dog", "left", True))
+    question = user("Is there a cat?\n[Picture: 2 cats]\n[Picture: 1 dog]", ROOM, dog)
+    assert picture_answer([question]) == (
+        "Picture one: Yes, I see two cats, one on the left and one in the centre, close by."
+        " Picture two: I do not see a cat."
+    )
