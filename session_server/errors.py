@@ -22,6 +22,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
+def one_line(error: BaseException, most: int = 200) -> str:
+    """What an exception says, as one line of at most `most` characters; its type's name where it says nothing."""
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 class SessionServerError(Exception):
     """Base of every error that this package raises on purpose."""
 

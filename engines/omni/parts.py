@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from engines.omni.options import OmniOptions
-from session_server.errors import EngineFault, ModelsMissing
+from session_server.errors import EngineFault, ModelsMissing, one_line
 
 Tensor = Any
 
@@ -145,8 +145,7 @@ def require_device(device: str) -> None:
     try:
         kind = torch.device(device)
     except RuntimeError as error:
-        line = " ".join(str(error).split())
-        raise EngineFault(f"engine option device: {line[:120]}") from None
+        raise EngineFault(f"engine option device: {one_line(error, 120)}") from None
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind.type == "cuda" and (kind.index or 0) >= count:
         raise EngineFault(f"engine option device: there is no {device} on this machine")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from session_server.errors import EngineFault, ModelsMissing
+from session_server.errors import EngineFault, ModelsMissing, one_line
 
 Voice = TypeVar("Voice")
 
@@ -26,8 +26,7 @@ def read_voices(folder: Path) -> dict[str, dict[str, Any]]:
             for name, voice in voices.items()
         }
     except Exception as error:
-        line = " ".join(str(error).split())[:120]
-        raise EngineFault(f"{path} cannot be read: {line}") from error
+        raise EngineFault(f"{path} cannot be read: {one_line(error, 120)}") from error
 
 
 def known_voice(voices: Mapping[str, Voice], name: str) -> Voice:

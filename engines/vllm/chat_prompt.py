@@ -14,6 +14,7 @@ from engines.chat_text import opens, role_and_text, system_text
 from engines.trimming import first_kept
 from engines.vllm.foreign import Tokenizer
 from engines.vllm.options import VllmOptions
+from session_server.errors import one_line
 
 _PER_MESSAGE = 8
 """What a template puts around a message, at most."""
@@ -89,7 +90,7 @@ class ChatPrompt:
                 **self._options.template_options,
             )
         except Exception as error:  # a template raises what it likes
-            line = " ".join(str(error).split())[:160]
+            line = one_line(error, 160)
             raise ValueError(
                 f"the model's chat template refuses the conversation: {line}"
             ) from error

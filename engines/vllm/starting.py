@@ -17,7 +17,13 @@ from engines.vllm import names
 from engines.vllm.convert import SMOLLM, converted
 from engines.vllm.foreign import Engine, Params, Source
 from engines.vllm.options import VllmOptions, read_options
-from session_server.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
+from session_server.errors import (
+    ConfigError,
+    EngineFault,
+    ModelsMissing,
+    SessionServerError,
+    one_line,
+)
 
 SCHEDULER = "engines.vllm.scheduler.PacedScheduler"
 _INSTALL = "see docs/big_engines.md"
@@ -104,8 +110,7 @@ def start(options: VllmOptions, store: ModelStore) -> Engine:
     except ModelsMissing:
         raise
     except Exception as error:
-        line = " ".join(str(error).split())[:300] or type(error).__name__
-        raise EngineFault(f"vLLM does not start: {line}") from error
+        raise EngineFault(f"vLLM does not start: {one_line(error, 300)}") from error
 
 
 def _require_names(options: VllmOptions) -> None:

@@ -31,7 +31,7 @@ from engines.vllm.foreign import Engine, Output, Source
 from engines.vllm.leases import Loans, inputs
 from engines.vllm.options import VllmOptions, read_options
 from engines.vllm.reading import Reading
-from session_server.errors import EngineFault
+from session_server.errors import EngineFault, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ class VllmThinker:
                 self._died(error)
             else:  # a request that vLLM refuses is that answer's
                 _log.warning("an answer failed: %r", error)
-                self._fail(answer, AnswerFailed(f"vLLM refused the answer: {_line(error)}"))
+                self._fail(answer, AnswerFailed(f"vLLM refused the answer: {one_line(error)}"))
         finally:
             if self._control is not None:
                 self._control.drop(answer.name)
@@ -313,7 +313,7 @@ class VllmThinker:
 
     def _died(self, error: Exception) -> None:
         if self._failure is None:
-            self._failure = f"vLLM is gone: {_line(error)}"
+            self._failure = f"vLLM is gone: {one_line(error)}"
             _log.error("%s", self._failure)
         for answer in list(self._answers.values()):
             self._fail(answer, EngineFault(self._failure))
@@ -321,10 +321,6 @@ class VllmThinker:
 
 def _name(key: JobKey) -> str:
     return f"{key.session}/{key.work}/{key.part}"
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> VllmThinker:

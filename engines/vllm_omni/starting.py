@@ -22,7 +22,13 @@ from engines.model_store import ModelStore
 from engines.vllm.foreign import Engine
 from engines.vllm_omni import names, pipeline, plugin
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
-from session_server.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
+from session_server.errors import (
+    ConfigError,
+    EngineFault,
+    ModelsMissing,
+    SessionServerError,
+    one_line,
+)
 
 _INSTALL = "see docs/vllm_omni.md"
 _KIND = "qwen3_omni_moe"
@@ -101,8 +107,7 @@ def start(options: ThinkerOptions) -> Engine:
                     log_stats=False,
                 )
             except Exception as error:
-                line = " ".join(str(error).split())[:300] or type(error).__name__
-                raise EngineFault(f"vllm-omni does not start: {line}") from error
+                raise EngineFault(f"vllm-omni does not start: {one_line(error, 300)}") from error
 
 
 def deployment(options: ThinkerOptions, *, on_cpu: bool) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from engines.vllm_omni.prompt import Prompts
 from engines.vllm_omni.sound import Sound
 from engines.vllm_omni.stages import Stages
-from session_server.errors import EngineFault
+from session_server.errors import EngineFault, one_line
 from session_server.media import INPUT_RATE
 
 _log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class OmniThinker:
                 self._died(error)
             else:  # a request that vllm-omni refuses is that answer's
                 _log.warning("an answer failed: %r", error)
-                self._fail(answer, AnswerFailed(f"vllm-omni refused the answer: {_line(error)}"))
+                self._fail(answer, AnswerFailed(f"vllm-omni refused the answer: {one_line(error)}"))
         finally:
             for channel in self._channels:
                 channel.drop(answer.name)
@@ -326,7 +326,7 @@ class OmniThinker:
                     await asyncio.sleep(0.02)
         except (AnswerFailed, EngineFault, TimeoutError) as error:
             await self.close()
-            raise EngineFault(f"vllm-omni does not answer: {_line(error)}") from error
+            raise EngineFault(f"vllm-omni does not answer: {one_line(error)}") from error
         self.abort(key)
 
     def _channel(self, stage: int) -> ControlChannel:
@@ -351,7 +351,7 @@ class OmniThinker:
 
     def _died(self, error: Exception) -> None:
         if self._failure is None:
-            self._failure = f"vllm-omni is gone: {_line(error)}"
+            self._failure = f"vllm-omni is gone: {one_line(error)}"
             _log.error("%s", self._failure)
         for answer in list(self._answers.values()):
             self._fail(answer, EngineFault(self._failure))
@@ -378,10 +378,6 @@ async def _shut_down(omni: Engine) -> None:
     with contextlib.suppress(Exception):  # it may be gone already
         async with asyncio.timeout(_SHUTDOWN_S):
             await asyncio.to_thread(omni.shutdown)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> OmniThinker:
