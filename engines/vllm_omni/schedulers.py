@@ -121,7 +121,7 @@ class PacedArScheduler(ArBase):  # type: ignore[misc]
 
 class CountedGenerationScheduler(OmniGenerationScheduler):  # type: ignore[misc]
     """Of code to wave: it works on what the talker sends, and so stands still when the talker is held. While it only waits for
-    frames it looks for them some hundred times a second, where vLLM alone would do so without a pause."""
+    frames it looks for them some hundred times a second, where vLLM alone would a thousand times."""
 
     def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
         output = super().schedule(*args, **kwargs)
