@@ -3,19 +3,18 @@
 Everything that a session is but turn taking is that of `Session`: items, responses, playback, truncation, acknowledgements,
 deadlines. What differs:
 
-* Nothing is detected here and nothing is asked of an engine. A response is opened when the model takes the floor and
+* No turn is detected here, and nothing is asked of an engine but words. A response is opened when the model takes the floor and
   closed, completed, when it yields; in between every tick brings audio and now and then text. What it says besides
   (silence, breathing) goes to nobody.
 * Barge-in is the model's: when it gives way its response is cancelled (`turn_detected`), the listener silenced, and the
   user's speech announced. When it says that it hears the user, that is announced too. The user's turn is committed, as an
-  item without words, when the model takes the floor.
+  item, when the model takes the floor.
 * The fence is ours still: `response.cancel`, a truncation, `output_audio_buffer.clear`. The model goes on talking, since
   nobody can tell it; the rest of that utterance is dropped until it yields or takes the floor anew. Frames of an epoch
   before the fence are stale, and so is the whole of an utterance that began with such a frame.
 * An utterance without end is cut into responses of `max_speech_ms`, at a frame, without losing a sample.
 * A client that is behind has its old answer's rest dropped when the next one begins: the model does not wait.
 * `response.create` and `input_audio_buffer.commit` are errors that say why.
-
 * Where a recogniser works beside the model and the client asked for transcripts, each of the user's items gets its words, as
   in every session. A model that does not say when the user speaks is told nothing either: voice activity alone (`Overheard`)
   makes the items, without `speech_started`, which would stop an answer that the model goes on with.
