@@ -21,7 +21,7 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.model_store import ModelStore
-from engines.options import Share, Within, by_type
+from engines.options import Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from session_server.media import INPUT_RATE
@@ -33,13 +33,13 @@ _WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM
 @dataclass(frozen=True, slots=True)
 class AsrOptions(SimOptions):
     """`text`: the answer to anything loud, unless `texts` (separated by |) are given. `loud`: rms of full
-    scale; `seconds_per_word` of loud audio make a word."""
+    scale, above 1 nothing is; `seconds_per_word` of loud audio make a word."""
 
     base_s: float = 0.02
     per_item_s: float = 0.05
     text: str = ""
     texts: str = ""
-    loud: Share = 0.01
+    loud: Annotated[float, Within(0.0, 10.0)] = 0.01
     seconds_per_word: Annotated[float, Within(0.01, 60.0)] = 0.35
 
 
