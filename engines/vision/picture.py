@@ -18,10 +18,13 @@ Picture = npt.NDArray[np.uint8]
 LONGEST = 640
 MOST_BYTES = 15 << 20
 MOST_PIXELS = 36_000_000
+MOST_CHUNKS = 10_000
+"""Of a PNG: five times as many as 15 MiB usually have."""
 SHORTEST = 16
 NARROWEST = 4
 """Pixels of the shorter side, when the longer one has become `LONGEST`."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+_PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -43,6 +46,7 @@ def decoded(data: bytes) -> Picture:
     """The picture. Raises BadPicture."""
     if len(data) > MOST_BYTES:
         raise BadPicture(f"has {len(data)} bytes; the limit is {MOST_BYTES}")
+    _check_chunks(data)
     try:
         with warnings.catch_warnings():
             # odd metadata is no reason to refuse a picture, and Pillow's own bound on pixels is higher than ours
@@ -61,6 +65,16 @@ def decoded(data: bytes) -> Picture:
         raise BadPicture(f"has too many pixels; the limit is {MOST_PIXELS} in all") from error
     except Exception as error:  # decoders raise many kinds for damaged bytes
         raise BadPicture(f"is no whole {', '.join(FORMATS)} picture") from error
+
+
+def _check_chunks(data: bytes) -> None:
+    """Pillow takes microseconds for each chunk of a PNG, empty ones too, of which a million fit."""
+    at, chunks = len(_PNG), 0
+    while data.startswith(_PNG) and at + 4 <= len(data):
+        at += 12 + int.from_bytes(data[at : at + 4], "big")
+        chunks += 1
+        if chunks > MOST_CHUNKS:
+            raise BadPicture(f"is in more than {MOST_CHUNKS} pieces")
 
 
 def _check(width: int, height: int) -> None:

@@ -128,3 +128,11 @@ def test_a_picture_with_odd_tags_beside_its_orientation_was_no_whole_picture() -
 def test_a_strip_of_which_a_line_would_be_left_is_refused() -> None:
     with pytest.raises(BadPicture, match="so narrow a strip"):
         decoded(huge_png(16, 100_000))
+
+
+def test_a_million_empty_chunks_took_seconds() -> None:
+    whole = encoded(half_red(), "PNG")
+    empty = struct.pack(">I", 0) + b"prVt" + struct.pack(">I", zlib.crc32(b"prVt"))
+    assert decoded(whole[:33] + empty * 1_000 + whole[33:]).shape == (60, 100, 3)
+    with pytest.raises(BadPicture, match="more than 10000 pieces"):
+        decoded(whole[:33] + empty * 11_000 + whole[33:])
