@@ -25,6 +25,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
 from engines.vllm.foreign import Core, Request, Whatever
+from engines.vllm.pace import pace_of, session_pace
 from engines.vllm.selection import Candidate, select
 
 Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
@@ -53,7 +54,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
     # -- what vLLM calls
 
     def add_request(self, request: Request) -> None:
-        pace = _pace_of(request)
+        pace = pace_of(request)
         if pace is not None and request.request_id not in self.requests:
             name, granted, urgency = pace
             self._paced_named[name] = request
@@ -88,7 +89,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
     def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
         self._paced_granted.pop(request.request_id, None)
         self._paced_came.pop(request.request_id, None)
-        pace = _pace_of(request)
+        pace = pace_of(request)
         if pace is not None and self._paced_named.get(pace[0]) is request:
             del self._paced_named[pace[0]]
         return super()._free_request(request, *args, **kwargs)
@@ -219,20 +220,6 @@ def _parted(
     for request in requests:
         parts[not true(request)].append(request)
     return parts
-
-
-def _pace_of(request: Request) -> Sequence[Any] | None:
-    """(name, granted, urgency), as the answer came with it; None: it is none of ours."""
-    pace: Sequence[Any] | None = (getattr(request.sampling_params, "extra_args", None) or {}).get(
-        "pace"
-    )
-    return pace
-
-
-def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """The control channel's one word: paces, and the state in return."""
-    answer: dict[str, Any] = core.scheduler.paced_pace(changes)
-    return answer
 
 
 def session_evict(core: Core, name: str) -> dict[str, Any]:

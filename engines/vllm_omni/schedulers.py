@@ -19,7 +19,8 @@ from vllm.v1.engine.core import EngineCore
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARAsyncScheduler, OmniARScheduler
 from vllm_omni.core.sched.omni_generation_scheduler import OmniGenerationScheduler
 
-from engines.vllm.foreign import Core, Request, Whatever
+from engines.vllm.foreign import Request, Whatever
+from engines.vllm.pace import pace_of, session_pace
 from engines.vllm_omni.chunks import WANTED, Wanted
 
 ArBase: Any = OmniARScheduler if current_platform.is_cpu() else OmniARAsyncScheduler
@@ -41,7 +42,7 @@ class PacedArScheduler(ArBase):  # type: ignore[misc]
     # -- what vLLM calls
 
     def add_request(self, request: Request) -> None:
-        pace = _pace(request)
+        pace = pace_of(request)
         if pace is not None and request.request_id not in self.requests:
             name, granted, frames = pace
             self._paced_named[name] = request
@@ -75,7 +76,7 @@ class PacedArScheduler(ArBase):  # type: ignore[misc]
     def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
         self._paced_granted.pop(request.request_id, None)
         WANTED.pop(request.external_req_id, None)
-        pace = _pace(request)
+        pace = pace_of(request)
         if pace is not None and self._paced_named.get(pace[0]) is request:
             del self._paced_named[pace[0]]
         return super()._free_request(request, *args, **kwargs)
@@ -139,19 +140,6 @@ class CountedGenerationScheduler(OmniGenerationScheduler):  # type: ignore[misc]
             "held": 0,
             "waiting": max(0, len(self.requests) - len(self.running)),
         }
-
-
-def _pace(request: Request) -> Sequence[Any] | None:
-    pace: Sequence[Any] | None = (getattr(request.sampling_params, "extra_args", None) or {}).get(
-        "pace"
-    )
-    return pace
-
-
-def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """The control channel's one word: paces, and the state in return."""
-    answer: dict[str, Any] = core.scheduler.paced_pace(changes)
-    return answer
 
 
 # Each stage's process imports this module; its core answers utility calls by attribute name.
