@@ -6,6 +6,7 @@ said, the prompt's own marks among them, are less likely to come again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,9 +47,8 @@ class Qwen25Talker:
         self.ends = frozenset((int(model.codec_eos_token), int(model.codec_pad_token)))
         self._opening = [int(model.codec_pad_token), int(model.codec_bos_token)]
         shape = weights.config.token2wav_config
-        self.unit_samples = int(shape.dit_config.repeats)
-        for factor in shape.bigvgan_config.upsample_rates:
-            self.unit_samples *= int(factor)
+        factors = (shape.dit_config.repeats, *shape.bigvgan_config.upsample_rates)
+        self.unit_samples = math.prod(map(int, factors))
         vocabulary = int(model.codebook_size)
         self._never = torch.zeros(vocabulary, dtype=torch.bool, device=self._device)
         self._never[int(shape.dit_config.num_embeds) :] = True

@@ -7,6 +7,7 @@ published generation; which ones is kept by slot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,9 +59,8 @@ class Qwen3Talker:
         self._end = end
         self._said = torch.zeros((options.slots, vocabulary), dtype=torch.bool, device=self._device)
         shape = weights.config.code2wav_config
-        self.unit_samples = 1
-        for factor in (*shape.upsample_rates, *shape.upsampling_ratios):
-            self.unit_samples *= int(factor)
+        factors = (*shape.upsample_rates, *shape.upsampling_ratios)
+        self.unit_samples = math.prod(map(int, factors))
 
     def speaker(self, voice: str) -> int:
         voices = {name.lower(): code for name, code in (self._config.speaker_id or {}).items()}

@@ -13,6 +13,7 @@ Times inside are codes (`repeats` mel frames each); everything runs in float32, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -242,9 +243,7 @@ class _Loaded:
                 for name, voice in read_voices(weights.folder).items()
             }
         self.block = self.denoiser.block // self.denoiser.repeats
-        self.hop = 1
-        for rate in self._bigvgan.config.upsample_rates:
-            self.hop *= int(rate)
+        self.hop = math.prod(map(int, self._bigvgan.config.upsample_rates))
         self.unit = self.hop * self.denoiser.repeats
 
     def waves(self, mels: Sequence[Tensor]) -> list[Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import sys
 import tempfile
@@ -58,11 +59,8 @@ def model_config(weights: str) -> Mapping[str, Any]:
 
 def frame_samples(config: Mapping[str, Any]) -> int:
     """Samples of one frame of speech."""
-    samples = 1
     decoder = config["code2wav_config"]
-    for factor in (*decoder["upsample_rates"], *decoder["upsampling_ratios"]):
-        samples *= int(factor)
-    return samples
+    return math.prod(map(int, (*decoder["upsample_rates"], *decoder["upsampling_ratios"])))
 
 
 def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
