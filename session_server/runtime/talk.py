@@ -80,9 +80,13 @@ def _told(arrived: Arrived, tell: Tell) -> None:
 def _sound_device() -> Any:  # noqa: ANN401
     try:
         import sounddevice
-    except (ImportError, OSError):
+    except ImportError:
         raise ConfigError(
             "talk: no sound device library; pip install 'session-server[sound]', or use --wav FILE"
+        ) from None
+    except OSError as error:  # the package is there, the system's library is not
+        raise ConfigError(
+            f"talk: {error}; install it (on Debian: apt install libportaudio2), or use --wav FILE"
         ) from None
     return sounddevice
 
