@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from engines.base import ChatMessage, SeenObject, VisualEvidence
 from engines.vision.coco import KINDS
 
-_RECENT = 4
-"""A picture farther back than so many messages is not what a question without one is about."""
+_OTHER_TURNS = 2
+"""After so many turns about something else, a question without a picture is about none."""
 
 _MARK = re.compile(r"\[Picture: [^\n]*\]")
 _NOT_ALL = "I could not look at every picture."
@@ -63,8 +63,8 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
         return None
     last = messages[-1]
     question = _words(last.content)
-    shown = next((m for m in reversed(messages[-_RECENT:]) if m.pictures or _unseen(m)), None)
-    if shown is None or not (_ABOUT.search(question) or (shown is last and not question)):
+    shown = _shown(messages)
+    if shown is None or not (_ABOUT.search(question) or (shown is last and _asks(question))):
         return None
     said = [answer(question, evidence) for evidence in shown.pictures]
     if len(said) > 1:
@@ -72,6 +72,24 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
     if _unseen(shown):  # an older one is not what is asked about
         said.append("I could not look at the picture." if not said else _NOT_ALL)
     return " ".join(said)
+
+
+def _asks(question: str) -> bool:
+    """Whether what comes with its own picture is a question, or nothing but the picture."""
+    return not question or question.endswith("?")
+
+
+def _shown(messages: Sequence[ChatMessage]) -> ChatMessage | None:
+    """The newest message with pictures, unless the user has spoken of other things since."""
+    others = 0
+    for message in reversed(messages):
+        if message.pictures or _unseen(message):
+            return message
+        if message.role == "user" and not _ABOUT.search(_words(message.content)):
+            others += 1
+            if others == _OTHER_TURNS:
+                return None
+    return None
 
 
 def _unseen(message: ChatMessage) -> int:

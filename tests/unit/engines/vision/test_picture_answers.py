@@ -151,6 +151,20 @@ def test_the_newest_of_the_recent_pictures_counts() -> None:
     assert said.startswith("I see two cats")
 
 
+def test_the_fourth_question_about_a_picture_is_answered_from_it_too() -> None:
+    messages = [user("What do you see?", ROOM)]
+    for question in ("Is there a dog?", "How many cats are there?", "What does the sign say?"):
+        messages += [ChatMessage("assistant", "..."), user(question)]
+    assert picture_answer(messages) == "It says: EXIT."
+
+
+def test_a_question_that_comes_with_its_picture_is_about_it() -> None:
+    said = picture_answer([user("Who is this?", ROOM)])
+    assert said is not None
+    assert said.startswith("I see two cats")
+    assert picture_answer([user("Tell me a joke.", ROOM)]) is None
+
+
 def test_a_picture_without_a_word_is_described() -> None:
     said = picture_answer([user("[Picture: whatever it says]", ROOM)])
     assert said is not None
