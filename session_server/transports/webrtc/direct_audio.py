@@ -94,6 +94,9 @@ class DirectAudio:
         session = transport._tx_srtp
         if pair is None or session is None:
             return
+        line = pair.protocol.transport
+        if line.is_closing():  # asyncio's would raise; that nothing comes any more is noticed by others
+            return
         if index > self._playout.next_index:
             self._playout.skip_to(index)
         frame = self._playout.take()
@@ -105,7 +108,7 @@ class DirectAudio:
         )
         data = session.protect(header + payload)
         now = self._loop.time()
-        pair.protocol.transport.sendto(data, pair.remote_addr)
+        line.sendto(data, pair.remote_addr)
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._count(timestamp, len(payload), now)
         self._gone = frame, now - due

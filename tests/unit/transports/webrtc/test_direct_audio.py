@@ -46,9 +46,13 @@ class Wire:
         pair = SimpleNamespace(
             remote_addr=("client", 1),
             protocol=SimpleNamespace(
-                transport=SimpleNamespace(sendto=lambda data, address: self.sent.append(data))
+                transport=SimpleNamespace(
+                    sendto=lambda data, address: self.sent.append(data),
+                    is_closing=lambda: False,
+                )
             ),
         )
+        self.line: Any = pair.protocol
         self.nominated: dict[int, Any] = {1: pair}
         self.transport = SimpleNamespace(
             _tx_srtp=SimpleNamespace(protect=lambda data: data),
@@ -170,3 +174,17 @@ async def test_the_encoder_hears_of_losses_that_are_worth_it_once():
     sending.audio.release()
     sending.audio.expect_loss(0.5)
     assert sending.encoder.losses == [5, 10, 0]
+
+
+@pytest.mark.asyncio
+async def test_a_socket_that_was_closed_under_a_call_is_no_fault_of_its_audio():
+    sending = Sending()
+    await sending.begin()
+    loop = asyncio.get_running_loop()
+    sending.wire.line.transport, _ = await loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)
+    )
+    sending.wire.line.transport.abort()
+    await asyncio.sleep(0.05)  # now the transport has no socket any more
+    sending.ticks(3)
+    assert (sending.left, sending.faults) == ([], [])
