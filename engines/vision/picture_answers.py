@@ -124,16 +124,13 @@ def _words(content: str) -> str:
 
 def _asked(question: str) -> tuple[list[str], str]:
     """The kinds of object that the question names, and the question with # in the place of each."""
-    named: dict[str, str] = {name: kind for kind in KINDS for name in (kind, _plural(kind))}
-    named |= _OTHER_WORDS
-    longest_first = "|".join(re.escape(name) for name in sorted(named, key=len, reverse=True))
     kinds: dict[str, None] = {}
 
     def masked(found: re.Match[str]) -> str:
-        kinds[named[found[0]]] = None
+        kinds[_NAMED[found[0]]] = None
         return "#"
 
-    rest = re.sub(rf"\b({longest_first})\b", masked, question)
+    rest = _NAMES.sub(masked, question)
     return list(kinds), rest
 
 
@@ -212,3 +209,13 @@ def _number(count: int) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+_NAMED: Mapping[str, str] = {
+    **{name: kind for kind in KINDS for name in (kind, _plural(kind))},
+    **_OTHER_WORDS,
+}
+_NAMES = re.compile(
+    rf"\b({'|'.join(re.escape(name) for name in sorted(_NAMED, key=len, reverse=True))})\b"
+)
+"""The longest first."""

@@ -15,7 +15,7 @@ Private names of vLLM in use are listed in `engines.vllm.names`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from vllm.platforms import current_platform
@@ -25,7 +25,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
 from engines.vllm.foreign import Core, Request, Whatever
-from engines.vllm.pace import pace_of, session_pace
+from engines.vllm.paced import Paced, session_pace
 from engines.vllm.selection import Candidate, select
 
 Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
@@ -34,17 +34,11 @@ Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
 _QUEUED = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
-class PacedScheduler(Base):  # type: ignore[misc]
-    """Keeps a grant per paced answer; urgency is vLLM's own `priority`, smaller is sooner. Names of ours begin with `paced`, so that
-    none hides one of vLLM's."""
-
-    running: list[Request]
+class PacedScheduler(Paced, Base):  # type: ignore[misc]
+    """Urgency, the third word of a pace, is vLLM's own `priority`, smaller is sooner."""
 
     def __init__(self, *args: Whatever, **kwargs: Whatever) -> None:
         super().__init__(*args, **kwargs)
-        self._paced_named: dict[str, Request] = {}
-        self._paced_granted: dict[str, int | None] = {}
-        self.paced_steps = 0
         self.paced_schedule_calls = 0
         self.paced_evictions = 0
         self.paced_parked_steps = 0
@@ -52,16 +46,6 @@ class PacedScheduler(Base):  # type: ignore[misc]
         self.paced_first_token_steps = 0
 
     # -- what vLLM calls
-
-    def add_request(self, request: Request) -> None:
-        pace = pace_of(request)
-        if pace is not None and request.request_id not in self.requests:
-            name, granted, urgency = pace
-            self._paced_named[name] = request
-            self._paced_granted[request.request_id] = granted
-            self._paced_came[request.request_id] = self.paced_steps
-            request.priority = urgency
-        super().add_request(request)
 
     def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
         step = self._paced_choose()
@@ -81,33 +65,7 @@ class PacedScheduler(Base):  # type: ignore[misc]
         self._paced_note_first_tokens(output.num_scheduled_tokens)
         return output
 
-    def get_num_unfinished_requests(self) -> int:
-        """Without the held ones, so that the engine sleeps when there are no others."""
-        count: int = super().get_num_unfinished_requests()
-        return max(0, count - self._paced_held_count()) if count else 0
-
-    def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
-        self._paced_granted.pop(request.request_id, None)
-        self._paced_came.pop(request.request_id, None)
-        pace = pace_of(request)
-        if pace is not None and self._paced_named.get(pace[0]) is request:
-            del self._paced_named[pace[0]]
-        return super()._free_request(request, *args, **kwargs)
-
     # -- what we tell
-
-    def paced_pace(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """`changes`: (name, granted, urgency) each. Answers with the state, and with names that are not here (yet)."""
-        unknown = []
-        for name, granted, urgency in changes:
-            request = self._paced_named.get(name)
-            if request is None:
-                unknown.append(name)
-                continue
-            self._paced_granted[request.request_id] = granted
-            if request.priority != urgency:
-                self._paced_set_priority(request, urgency)
-        return {"unknown": unknown, **self.paced_state()}
 
     def paced_evict(self, name: str) -> dict[str, Any]:
         """Take an answer's memory back; it is read again when it goes on."""
@@ -135,21 +93,20 @@ class PacedScheduler(Base):  # type: ignore[misc]
 
     # -- within
 
-    def _paced_is_held(self, request: Request) -> bool:
-        granted = self._paced_granted.get(request.request_id)
-        made = request.num_output_tokens + request.num_output_placeholders
-        return granted is not None and made >= granted
+    def _paced_comes(self, request: Request, granted: int | None, third: int) -> None:
+        self._paced_came[request.request_id] = self.paced_steps
+        request.priority = third
 
-    def _paced_held_count(self) -> int:
-        return sum(map(self._paced_is_held, self.running)) + sum(
-            map(self._paced_is_held, self.waiting)
-        )
+    def _paced_goes(self, request: Request) -> None:
+        self._paced_came.pop(request.request_id, None)
 
-    def _paced_set_priority(self, request: Request, urgency: int) -> None:
+    def _paced_told(self, request: Request, granted: int | None, third: int) -> None:
+        if request.priority == third:
+            return
         queued = request.status in _QUEUED and request in list(self.waiting)
         if queued:
             self.waiting.remove_request(request)
-        request.priority = urgency
+        request.priority = third
         if queued:
             self.waiting.add_request(request)
 

@@ -15,6 +15,7 @@ from engines.base import HOST
 from engines.model_store import ModelStore
 from engines.vllm import names
 from engines.vllm.convert import SMOLLM, converted
+from engines.vllm.environment import set_environment
 from engines.vllm.foreign import Engine, Params, Source
 from engines.vllm.options import VllmOptions, read_options
 from session_server.errors import (
@@ -161,20 +162,12 @@ def place() -> str:
 
 
 def _set_environment(options: VllmOptions) -> None:
-    """vLLM reads these when it is imported and when its processes start."""
-    defaults = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
+    own = {
         "VLLM_CPU_KVCACHE_SPACE": str(options.cpu_kv_gb),
-        "VLLM_CPU_CI_ENV": "1",  # no warm-up of compiled kernels, which eager mode has none of
         "VLLM_ENABLE_V1_MULTIPROCESSING": "1" if options.own_process else "0",
-        "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # this process has threads
         "OMP_NUM_THREADS": str(options.threads),
     }
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)
+    set_environment(own)
 
 
 def sampling(options: VllmOptions, most: int, least: int, grammar: str | None) -> Params:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,11 +28,10 @@ from engines.vllm.control import ControlChannel
 from engines.vllm.forced_calls import LONGEST_CALL, chosen_tools, grammar_for
 from engines.vllm.foreign import Engine, Output, Source
 from engines.vllm.leases import Loans, inputs
+from engines.vllm.life import Life
 from engines.vllm.options import VllmOptions, read_options
 from engines.vllm.reading import Reading
-from session_server.errors import EngineFault, one_line
-
-_log = logging.getLogger(__name__)
+from session_server.errors import EngineFault
 
 _WHENEVER_NS = 1 << 62
 missing = starting.missing
@@ -68,9 +66,8 @@ class VllmThinker:
         self._prompts: ChatPrompt | None = None
         self._control: ControlChannel | None = None
         self._answers: dict[JobKey, _Answer] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._life = Life("vllm.thinker", "vLLM", self._is_dead, self._fail_all)
         self._runs_on = HOST
-        self._failure: str | None = "vllm.thinker is not loaded"
         self._prompt_tokens = self._cached_tokens = 0
 
     @property
@@ -92,16 +89,16 @@ class VllmThinker:
         self._runs_on = starting.place()
         self._prompts = ChatPrompt(self._engine.get_tokenizer(), self._options)
         if self._options.pacing == "scheduler":
-            self._control = ControlChannel(self._call, self._is_open, self._died)
-        self._failure = None
+            self._control = ControlChannel(self._call, self._is_open, self._life.died)
+        self._life.begin()
         self._prompt_tokens = self._cached_tokens = 0
 
     def generate(self, key: JobKey, job: ThinkJob, pace: Pace) -> ReadStream:
         if key in self._answers:
             raise ValueError(f"answer {key} is there already")
         stream = ReadStream(lambda: self.abort(key))
-        if self._failure is not None or self._prompts is None:
-            stream.fail(EngineFault(self._failure or "vllm.thinker is not loaded"))
+        if self._life.failure is not None or self._prompts is None:
+            stream.fail(EngineFault(self._life.failure or "vllm.thinker is not loaded"))
             return stream
         answer = self._prepared(self._prompts, key, job, pace, stream)
         self._begin(key, answer)
@@ -128,7 +125,7 @@ class VllmThinker:
             answer.task.cancel()
 
     async def warm(self, key: JobKey, job: ThinkJob) -> None:
-        if self._failure is not None or self._prompts is None or key in self._answers:
+        if self._life.failure is not None or self._prompts is None or key in self._answers:
             return
         tokens = self._prompts.render(job)
         if not tokens:
@@ -146,7 +143,7 @@ class VllmThinker:
         """Nothing is kept for a session: prefixes belong to whoever begins alike, and go when memory is wanted."""
 
     def figures(self) -> Mapping[str, float]:
-        self._require_life()
+        self._life.require()
         counts = {"prompt_tokens": self._prompt_tokens, "cached_tokens": self._cached_tokens}
         if self._control is None:
             return {**self._leased_figures(), **counts}
@@ -164,11 +161,10 @@ class VllmThinker:
         }
 
     async def close(self) -> None:
-        self._failure = "vllm.thinker is closed"
+        self._life.end()
         for key in list(self._answers):
             self.abort(key)
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=5)
+        await self._life.settle()
         if self._control is not None:
             self._control.stop()
         engine, self._engine, self._prompts, self._control = self._engine, None, None, None
@@ -219,26 +215,15 @@ class VllmThinker:
             self._options.pacing == "lease" and answer.stream is not None and answer.grammar is None
         ):
             answer.loans = Loans(answer.tokens, answer.most, answer.granted)
-        task = asyncio.get_running_loop().create_task(self._run(answer))
-        answer.task = task
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        answer.task = self._life.start(self._run(answer))
 
     async def _run(self, answer: _Answer) -> None:
         try:
-            await self._read(answer)
-        except AnswerFailed as error:
-            self._fail(answer, error)
-        except Exception as error:
-            if self._is_dead(error):
-                self._died(error)
-            else:  # a request that vLLM refuses is that answer's
-                _log.warning("an answer failed: %r", error)
-                self._fail(answer, AnswerFailed(f"vLLM refused the answer: {one_line(error)}"))
+            await self._life.watched(self._read(answer), lambda error: self._fail(answer, error))
         finally:
             if self._control is not None:
                 self._control.drop(answer.name)
-            if self._failure is None and self._engine is not None:
+            if self._life.failure is None and self._engine is not None:
                 with contextlib.suppress(Exception):
                     # an abort that came before vLLM had noted the answer would be lost
                     await asyncio.shield(self._engine.abort(answer.name))
@@ -300,23 +285,14 @@ class VllmThinker:
         begun = sum(a.reading.tokens > 0 for a in answers)
         return {"running": begun - held, "held": held, "waiting": len(answers) - begun}
 
-    def _require_life(self) -> None:
-        if self._failure is None and (self._engine is None or self._engine.errored):
-            self._died(EngineFault("its process ended"))
-        if self._failure is not None:
-            raise EngineFault(self._failure)
+    def _is_dead(self, error: Exception | None) -> bool:
+        if self._engine is None:
+            return error is None  # closed: what is raised now is an answer's
+        return type(error).__name__ == "EngineDeadError" or bool(self._engine.errored)
 
-    def _is_dead(self, error: Exception) -> bool:
-        return type(error).__name__ == "EngineDeadError" or bool(
-            self._engine is not None and self._engine.errored
-        )
-
-    def _died(self, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = f"vLLM is gone: {one_line(error)}"
-            _log.error("%s", self._failure)
+    def _fail_all(self, error: Exception) -> None:
         for answer in list(self._answers.values()):
-            self._fail(answer, EngineFault(self._failure))
+            self._fail(answer, error)
 
 
 def _name(key: JobKey) -> str:

@@ -20,7 +20,7 @@ from vllm_omni.core.sched.omni_ar_scheduler import OmniARAsyncScheduler, OmniARS
 from vllm_omni.core.sched.omni_generation_scheduler import OmniGenerationScheduler
 
 from engines.vllm.foreign import Request, Whatever
-from engines.vllm.pace import pace_of, session_pace
+from engines.vllm.paced import Paced, session_pace
 from engines.vllm_omni.chunks import WANTED, Wanted
 
 ArBase: Any = OmniARScheduler if current_platform.is_cpu() else OmniARAsyncScheduler
@@ -28,27 +28,10 @@ ArBase: Any = OmniARScheduler if current_platform.is_cpu() else OmniARAsyncSched
 _IDLE_S = 0.003
 
 
-class PacedArScheduler(ArBase):  # type: ignore[misc]
-    """Of thinker and talker. Names of ours begin with `paced`, so that none hides one of vLLM's."""
-
-    running: list[Request]
-
-    def __init__(self, *args: Whatever, **kwargs: Whatever) -> None:
-        super().__init__(*args, **kwargs)
-        self._paced_named: dict[str, Request] = {}
-        self._paced_granted: dict[str, int | None] = {}
-        self.paced_steps = 0
+class PacedArScheduler(Paced, ArBase):  # type: ignore[misc]
+    """Of thinker and talker. The third word of a pace: frames of the next chunk."""
 
     # -- what vLLM calls
-
-    def add_request(self, request: Request) -> None:
-        pace = pace_of(request)
-        if pace is not None and request.request_id not in self.requests:
-            name, granted, frames = pace
-            self._paced_named[name] = request
-            self._paced_granted[request.request_id] = granted
-            WANTED[request.external_req_id] = Wanted(frames, granted)
-        super().add_request(request)
 
     def schedule(self, *args: Whatever, **kwargs: Whatever) -> Whatever:
         held = [request for request in self.running if self._paced_is_held(request)]
@@ -68,32 +51,7 @@ class PacedArScheduler(ArBase):  # type: ignore[misc]
         self.paced_steps += output.total_num_scheduled_tokens > 0
         return output
 
-    def get_num_unfinished_requests(self) -> int:
-        """Without the held ones, so that the stage sleeps when there are no others."""
-        count: int = super().get_num_unfinished_requests()
-        return max(0, count - self._paced_held_count()) if count else 0
-
-    def _free_request(self, request: Request, *args: Whatever, **kwargs: Whatever) -> Whatever:
-        self._paced_granted.pop(request.request_id, None)
-        WANTED.pop(request.external_req_id, None)
-        pace = pace_of(request)
-        if pace is not None and self._paced_named.get(pace[0]) is request:
-            del self._paced_named[pace[0]]
-        return super()._free_request(request, *args, **kwargs)
-
     # -- what we tell
-
-    def paced_pace(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """`changes`: (name, granted, frames) each. Answers with the state, and with names that are not here (yet)."""
-        unknown = []
-        for name, granted, frames in changes:
-            request = self._paced_named.get(name)
-            if request is None:
-                unknown.append(name)
-                continue
-            self._paced_granted[request.request_id] = granted
-            WANTED[request.external_req_id] = Wanted(frames, granted)
-        return {"unknown": unknown, **self.paced_state()}
 
     def paced_state(self) -> dict[str, Any]:
         held = self._paced_held_count()
@@ -110,14 +68,15 @@ class PacedArScheduler(ArBase):  # type: ignore[misc]
     # -- within
 
     def _paced_is_held(self, request: Request) -> bool:
-        granted = self._paced_granted.get(request.request_id)
-        made = request.num_output_tokens + request.num_output_placeholders
-        return granted is not None and made >= granted and not request.is_finished()
+        return super()._paced_is_held(request) and not request.is_finished()
 
-    def _paced_held_count(self) -> int:
-        return sum(map(self._paced_is_held, self.running)) + sum(
-            map(self._paced_is_held, self.waiting)
-        )
+    def _paced_comes(self, request: Request, granted: int | None, third: int) -> None:
+        WANTED[request.external_req_id] = Wanted(third, granted)
+
+    _paced_told = _paced_comes
+
+    def _paced_goes(self, request: Request) -> None:
+        WANTED.pop(request.external_req_id, None)
 
 
 class CountedGenerationScheduler(OmniGenerationScheduler):  # type: ignore[misc]

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from engines.model_store import ModelStore
+from engines.vllm.environment import set_environment
 from engines.vllm.foreign import Engine
 from engines.vllm_omni import names, pipeline, plugin
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
@@ -199,21 +200,13 @@ def _require_names(options: ThinkerOptions) -> None:
 
 
 def _set_environment(options: ThinkerOptions) -> None:
-    """Read when the packages are imported and when the stages' processes start."""
-    defaults = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
+    own = {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # of the option kv_mb it takes what it needs
-        "VLLM_CPU_CI_ENV": "1",  # no warm-up of compiled kernels, which eager mode has none of
-        "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # this process has threads
         # a stage that gets nothing from the one above it gives up; ours may be held as long as a listener pauses
         "VLLM_OMNI_INPUT_WAIT_TIMEOUT_S": "86400",
         "OMP_NUM_THREADS": str(options.threads),
     }
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)
+    set_environment(own)
 
 
 @contextlib.contextmanager

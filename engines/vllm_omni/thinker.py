@@ -13,14 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from engines.answer_length import AnswerLength
 from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
@@ -29,6 +26,7 @@ from engines.read_stream import ReadStream
 from engines.streaming import AnswerFailed, Pace
 from engines.vllm.control import ControlChannel
 from engines.vllm.foreign import Engine, Output
+from engines.vllm.life import Life
 from engines.vllm.reading import Reading
 from engines.vllm.starting import place
 from engines.vllm_omni import starting
@@ -38,8 +36,6 @@ from engines.vllm_omni.sound import Sound
 from engines.vllm_omni.stages import Stages
 from session_server.errors import EngineFault, one_line
 from session_server.media import INPUT_RATE
-
-_log = logging.getLogger(__name__)
 
 THINKER, TALKER, WAVE = range(3)
 _SHUTDOWN_S = 30.0
@@ -77,11 +73,16 @@ class OmniThinker:
         self._channels: tuple[ControlChannel, ...] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answers: dict[JobKey, _Answer] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._life = Life(
+            "vllm_omni.thinker",
+            "vllm-omni",
+            self._is_dead,
+            self._fail_all,
+            "a process of its stages ended",
+        )
         self._bell = threading.Condition()
         self._unit = 0
         self._runs_on = HOST
-        self._failure: str | None = "vllm_omni.thinker is not loaded"
         self._prompt_tokens = 0
         self._numbers = itertools.count()
         self._label = ""
@@ -112,7 +113,7 @@ class OmniThinker:
         self._stages = Stages(self._omni)
         self._channels = tuple(self._channel(stage) for stage in (THINKER, TALKER))
         self._label = uuid.uuid4().hex[:12]
-        self._failure = None
+        self._life.begin()
         await self._warm_up()
         self._prompt_tokens = 0
 
@@ -120,16 +121,13 @@ class OmniThinker:
         if key in self._answers:
             raise ValueError(f"answer {key} is there already")
         stream = ReadStream(lambda: self._read_to_its_end(key))
-        if self._failure is not None or self._prompts is None:
-            stream.fail(EngineFault(self._failure or "vllm_omni.thinker is not loaded"))
+        if self._life.failure is not None or self._prompts is None:
+            stream.fail(EngineFault(self._life.failure or "vllm_omni.thinker is not loaded"))
             return stream
         answer = self._prepared(self._prompts, key, job, pace, stream)
         self._answers[key] = answer
         self._channels[THINKER].changed()
-        task = asyncio.get_running_loop().create_task(self._run(answer))
-        answer.task = task
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        answer.task = self._life.start(self._run(answer))
         return stream
 
     def set_pace(self, key: JobKey, pace: Pace) -> None:
@@ -157,7 +155,7 @@ class OmniThinker:
 
     def figures(self) -> Mapping[str, float]:
         """Of the thinker's stage."""
-        self._require_life()
+        self._life.require()
         channel = self._channels[THINKER]
         channel.ask()
         state = channel.state
@@ -173,11 +171,10 @@ class OmniThinker:
         }
 
     async def close(self) -> None:
-        self._failure = "vllm_omni.thinker is closed"
+        self._life.end()
         for key in list(self._answers):
             self.abort(key)
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=5)
+        await self._life.settle()
         for channel in self._channels:
             channel.stop()
         omni, self._omni, self._stages, self._prompts = self._omni, None, None, None
@@ -190,7 +187,7 @@ class OmniThinker:
         """What each stage's scheduler counts, now: for measurements."""
         stages = self._stages
         if stages is None:
-            raise EngineFault(self._failure or "vllm_omni.thinker is not loaded")
+            raise EngineFault(self._life.failure or "vllm_omni.thinker is not loaded")
         return [await stages.call(stage, "session_pace", []) for stage in (THINKER, TALKER, WAVE)]
 
     # -- one answer
@@ -233,15 +230,7 @@ class OmniThinker:
 
     async def _run(self, answer: _Answer) -> None:
         try:
-            await self._read(answer)
-        except AnswerFailed as error:
-            self._fail(answer, error)
-        except Exception as error:
-            if self._is_dead(error):
-                self._died(error)
-            else:  # a request that vllm-omni refuses is that answer's
-                _log.warning("an answer failed: %r", error)
-                self._fail(answer, AnswerFailed(f"vllm-omni refused the answer: {one_line(error)}"))
+            await self._life.watched(self._read(answer), lambda error: self._fail(answer, error))
         finally:
             for channel in self._channels:
                 channel.drop(answer.name)
@@ -334,36 +323,27 @@ class OmniThinker:
             assert self._stages is not None
             return self._stages.call(stage, method, changes)
 
-        return ControlChannel(call, self._is_open, self._died)
+        return ControlChannel(call, self._is_open, self._life.died)
 
     def _is_open(self, name: str) -> bool:
         return any(answer.name == name for answer in self._answers.values())
 
-    def _require_life(self) -> None:
-        if self._failure is None and (self._stages is None or not self._stages.alive):
-            self._died(EngineFault("a process of its stages ended"))
-        if self._failure is not None:
-            raise EngineFault(self._failure)
-
-    def _is_dead(self, error: Exception) -> bool:
+    def _is_dead(self, error: Exception | None) -> bool:
         dead = type(error).__name__ in ("OmniEngineDeadError", "EngineDeadError")
         return dead or self._stages is None or not self._stages.alive
 
-    def _died(self, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = f"vllm-omni is gone: {one_line(error)}"
-            _log.error("%s", self._failure)
+    def _fail_all(self, error: Exception) -> None:
         for answer in list(self._answers.values()):
-            self._fail(answer, EngineFault(self._failure))
+            self._fail(answer, error)
 
 
 def _take_sound(answer: _Answer, output: Output) -> None:
     audio = (output.multimodal_output or {}).get("audio")
     if audio is None or answer.sound is None:
         return
-    samples = np.asarray(audio.detach().float().cpu().numpy()).reshape(-1)
-    pcm = np.clip(np.rint(samples * 32767.0), -32768, 32767).astype("<i2").tobytes()
-    answer.sound.put(pcm)
+    from engines.omni.pcm import s16le
+
+    answer.sound.put(s16le(audio.detach().float().reshape(-1)))
 
 
 def _on(loop: asyncio.AbstractEventLoop, call: Any) -> None:  # noqa: ANN401 - a function without arguments
