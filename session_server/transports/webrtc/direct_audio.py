@@ -95,7 +95,9 @@ class DirectAudio:
         if pair is None or session is None:
             return
         line = pair.protocol.transport
-        if line.is_closing():  # asyncio's would raise; that nothing comes any more is noticed by others
+        if (
+            line.is_closing()
+        ):  # asyncio's would raise; that nothing comes any more is noticed by others
             return
         if index > self._playout.next_index:
             self._playout.skip_to(index)
