@@ -256,11 +256,22 @@ class UnseenPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class CameraView:
+    """What the user's camera shows. `evidence` None: there is no current picture, and the last one is `age_s` old. `earlier`:
+    what was seen before, a line each, the newest last."""
+
+    evidence: VisualEvidence | None
+    age_s: float
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMessage:
     """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`).
 
     `audio`: what a user said, s16le at INPUT_RATE, for a thinker that hears; `content` is then its transcript, where
-    there is one, and is not part of the prompt. `pictures`: what was found in those that `content` speaks of."""
+    there is one, and is not part of the prompt. `pictures`: what was found in those that `content` speaks of. `camera`: what the
+    last line of `content`, `[Camera ...]`, speaks of."""
 
     role: str
     content: str
@@ -268,6 +279,7 @@ class ChatMessage:
     name: str | None = None
     audio: bytes | None = None
     pictures: tuple[VisualEvidence, ...] = ()
+    camera: CameraView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parent.parent
 
-BASE = {"session_server.media", "session_server.ids", "session_server.errors"}
+BASE = {
+    "session_server.media", "session_server.ids", "session_server.errors", "session_server.pictures",
+}  # fmt: skip
 PURE = {"session_server.core", "session_server.scheduler", "session_server.protocol"}
 MIDDLE = {
     "session_server.transports",
@@ -26,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "session_server.media": set(),
     "session_server.ids": set(),
     "session_server.errors": set(),
+    "session_server.pictures": set(),
     "session_server.clock": set(),
     "session_server.config": BASE | PURE | {"engines.graph"},
     "session_server.core": BASE,
@@ -34,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "session_server.transports": BASE | PURE | {"session_server.clock"},
     "session_server.observability": BASE | PURE | {"session_server.clock"},
     "session_server.audio": BASE | PURE,
+    "session_server.video": BASE | PURE,
     "session_server.runtime": BASE | PURE | MIDDLE | {"session_server.clock", "session_server.config", "engines"},
     "session_server.cli": BASE
     | {"session_server.blas", "session_server.runtime", "session_server.config", "session_server.observability"},

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from session_server.pictures import BadPicture as BadPicture
+
 Picture = npt.NDArray[np.uint8]
 
 LONGEST = 640
@@ -36,10 +38,6 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """By EXIF's orientation."""
-
-
-class BadPicture(ValueError):
-    """It cannot be looked at; the text says why and follows the name of the field."""
 
 
 def decoded(data: bytes) -> Picture:

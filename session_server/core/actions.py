@@ -12,6 +12,8 @@ from session_server.core.announcements import (
     AnnounceCallDone as AnnounceCallDone,
     AnnounceCommitted as AnnounceCommitted,
     AnnounceError as AnnounceError,
+    AnnounceFramesCleared as AnnounceFramesCleared,
+    AnnounceFrameSeen as AnnounceFrameSeen,
     AnnounceIdleTimeout as AnnounceIdleTimeout,
     AnnounceInputCleared as AnnounceInputCleared,
     AnnounceItemAdded as AnnounceItemAdded,
@@ -47,15 +49,18 @@ from session_server.core.announcements import (
 )
 from session_server.core.commands import (
     AdoptDraft as AdoptDraft,
+    CameraView as CameraView,
     CancelGeneration as CancelGeneration,
     CancelWork as CancelWork,
     CloseConnection as CloseConnection,
     Command as Command,
     Count as Count,
+    ForgetFrames as ForgetFrames,
     ForgetInput as ForgetInput,
     HoldAudio as HoldAudio,
     JudgeTurn as JudgeTurn,
     LookAt as LookAt,
+    LookAtFrame as LookAtFrame,
     PromptMessage as PromptMessage,
     PurgeAudio as PurgeAudio,
     RaiseFence as RaiseFence,
@@ -63,8 +68,10 @@ from session_server.core.commands import (
     ReleaseAudio as ReleaseAudio,
     ReportFrontier as ReportFrontier,
     SendAudio as SendAudio,
+    SetFrameRate as SetFrameRate,
     StartGeneration as StartGeneration,
     UserAudio as UserAudio,
+    WantFrame as WantFrame,
     WarmPrefix as WarmPrefix,
 )
 

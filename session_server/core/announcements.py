@@ -195,6 +195,21 @@ class AnnounceCallDone(Value, frozen=True):
     arguments: str
 
 
+# -- announcements: the camera
+
+
+class AnnounceFramesCleared(Value, frozen=True):
+    pass
+
+
+class AnnounceFrameSeen(Value, frozen=True):
+    """What was found in a camera frame; only to clients that asked to be told. `at_ms`: on the input time line."""
+
+    at_ms: int
+    reason: str
+    report: str
+
+
 # -- announcements: errors and the playback extension
 
 
@@ -248,4 +263,5 @@ Announcement = (
     | AnnounceOutputItemDone | AnnouncePartAdded | AnnounceTextDelta | AnnounceTextDone | AnnounceAudioDone
     | AnnouncePartDone | AnnounceCallDelta | AnnounceCallDone | AnnounceError | AnnouncePlaybackAcknowledged
     | AnnounceOutputStarted | AnnounceOutputStopped | AnnounceOutputCleared | AnnounceMute | AnnouncePlay
+    | AnnounceFramesCleared | AnnounceFrameSeen
 )  # fmt: skip

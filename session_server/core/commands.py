@@ -74,6 +74,30 @@ class LookAt(Value, frozen=True):
     image_url: str
 
 
+class LookAtFrame(Value, frozen=True):
+    """Say what is in the camera's frame number `frame`. `read`: text in it, too."""
+
+    work_id: str
+    frame: int
+    read: bool
+
+
+class ForgetFrames(Value, frozen=True):
+    """Frames with a smaller number are not wanted any more."""
+
+    before: int
+
+
+class SetFrameRate(Value, frozen=True):
+    """So many frames a second may be taken from here on."""
+
+    fps: float
+
+
+class WantFrame(Value, frozen=True):
+    """Take a frame whatever it shows, and whatever the rate: the newest that has come since the last taken one, or else the next."""
+
+
 class UserAudio(Value, frozen=True):
     """What the user said: a range of the input time line (samples at INPUT_RATE); with `item_id`, what is kept of the
     sound of that item's part `content_index`."""
@@ -84,11 +108,21 @@ class UserAudio(Value, frozen=True):
     content_index: int = 0
 
 
+class CameraView(Value, frozen=True):
+    """What the camera shows to whoever answers a message. `report` "": there is no current picture, and `age_ms` is the age of the
+    last one. `earlier`: what was seen before that, a line each, the newest last."""
+
+    report: str
+    age_ms: int
+    earlier: tuple[str, ...] = ()
+
+
 class PromptMessage(Value, frozen=True):
     """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
 
     `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it. `audio`: the thinker
     hears it; `content` is its transcript, or empty. `pictures`: reports of what is in the pictures that `content` speaks of.
+    `camera`: what `content` says of the camera (its last line), where it does.
     """
 
     role: str
@@ -99,6 +133,7 @@ class PromptMessage(Value, frozen=True):
     interrupted: bool = False
     audio: UserAudio | None = None
     pictures: tuple[str, ...] = ()
+    camera: CameraView | None = None
 
 
 class StartGeneration(Value, frozen=True):
@@ -183,6 +218,6 @@ class Count(Value, frozen=True):
 
 
 Command = (
-    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | LookAt | StartGeneration | AdoptDraft
-    | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
+    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | LookAt | LookAtFrame
+    | ForgetFrames | SetFrameRate | WantFrame | StartGeneration | AdoptDraft | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
 )  # fmt: skip

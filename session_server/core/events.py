@@ -94,6 +94,35 @@ class PlaybackAcked(Value, frozen=True):
     event_id: str | None = None
 
 
+# -- the camera
+
+
+class FrameTaken(Value, frozen=True):
+    """A camera frame passed the gate and the rate. Its bytes stay with the shell under the number `frame`, which grows.
+
+    `at_sample`: where it belongs on the input time line. `captured_ns`: when it was taken, never after now.
+    `reason`: change, heartbeat or forced.
+    """
+
+    frame: int
+    at_sample: int
+    captured_ns: int
+    reason: str
+
+
+class FrameAlike(Value, frozen=True):
+    """A frame came that looks like the newest taken one, so that what was seen in that still holds."""
+
+    at_sample: int
+    captured_ns: int
+
+
+class FramesCleared(Value, frozen=True):
+    """`input_image_buffer.clear`."""
+
+    event_id: str | None = None
+
+
 # -- the ears
 
 
@@ -122,11 +151,13 @@ class TurnJudged(Value, frozen=True):
 
 
 class PictureSeen(Value, frozen=True):
-    """What is in a picture: as a prompt says it, and as the engines report it."""
+    """What is in a picture: as a prompt says it, and as the engines report it. `kinds`: of what is surely there, one for each
+    object, sorted."""
 
     work_id: str
     text: str
     report: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 class WorkFailed(Value, frozen=True):
@@ -243,6 +274,7 @@ class Shutdown(Value, frozen=True):
 ClientEvent = (
     SettingsChanged | AudioAppended | InputCommitted | InputCleared | ItemCreated | ItemDeleted
     | ItemRetrieved | ItemTruncated | ResponseRequested | ResponseCancelled | OutputCleared | PlaybackAcked
+    | FrameTaken | FrameAlike | FramesCleared
 )  # fmt: skip
 EngineEvent = (
     TranscriptReady | TurnJudged | PictureSeen | WorkFailed | TextGenerated | ClauseSpoken | AudioGenerated

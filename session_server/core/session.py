@@ -49,6 +49,9 @@ from session_server.core.events import (
     Disconnected,
     DrainStarted,
     Event,
+    FrameAlike,
+    FramesCleared,
+    FrameTaken,
     GenerationFailed,
     GenerationFinished,
     InputCleared,
@@ -219,6 +222,8 @@ class Session:
                 self._requests.clear_output(event)
             case TranscriptReady() | TurnJudged() | PictureSeen() | WorkFailed():
                 self._answers.answered(event)
+            case FrameTaken() | FrameAlike() | FramesCleared():
+                pass
             case Disconnected():
                 self._close()
             case DrainStarted():

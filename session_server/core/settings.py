@@ -65,6 +65,20 @@ class PlaybackExtension:
 
 
 @dataclass(frozen=True, slots=True)
+class VideoExtension:
+    """What a client chose of the opt-in video extension (protocol page, 8.4), as far as the core acts on it.
+
+    `max_frames`: evidences whose whole text a prompt may have. `commentary`: the assistant may speak unasked when the
+    picture changes. `report`: the client is told what was seen.
+    """
+
+    max_fps: float = 2.0
+    max_frames: int = 8
+    commentary: bool = False
+    report: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Hearing:
     """What the engines make of the user's audio. `natively`: the thinker takes the audio itself, so an answer waits for no
     words. `words`: there is recognition, for transcripts. At least one of them holds."""
@@ -87,6 +101,7 @@ class SessionSettings:
     max_output_tokens: int | None = None
     transcribe: bool = False
     playback: PlaybackExtension | None = None
+    video: VideoExtension | None = None
     server_plays: bool = False
     """The transport plays the audio itself, in real time (WebRTC), and tells of every piece that has left."""
     hearing: Hearing = Hearing()

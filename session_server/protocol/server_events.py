@@ -298,6 +298,22 @@ class ArgumentsDone(ServerEvent, frozen=True, tag="response.function_call_argume
     arguments: str
 
 
+# -- the video extension
+
+
+class InputImageCleared(ServerEvent, frozen=True, tag="input_image_buffer.cleared"):
+    pass
+
+
+class InputImageSeen(ServerEvent, frozen=True, tag="input_image_buffer.seen"):
+    """What was found in a frame (our addition, sent where `extensions.video.report` asks for it). `reason`: why it was looked at:
+    change, heartbeat or forced. `seen`: objects with boxes as shares of width and height, texts, colours, light."""
+
+    timestamp_ms: int
+    reason: str
+    seen: JsonObject
+
+
 # -- the playback extension
 
 

@@ -44,15 +44,26 @@ class JudgeTurn(Message, frozen=True, tag=True):
 
 
 class LookAt(Message, frozen=True, tag=True):
-    """`picture`: JPEG, PNG, WebP or GIF. `due_ns`: when the answer is needed."""
+    """`picture`: JPEG, PNG, WebP or GIF. `due_ns`: when the answer is needed. `read`: text in it is wanted, too. `camera`: a newer
+    frame will come; refused (`overloaded`) rather than kept waiting."""
 
     work_id: str
     picture: bytes
     due_ns: int
+    read: bool = True
+    camera: bool = False
 
 
 class CancelWork(Message, frozen=True, tag=True):
     work_id: str
+
+
+class CameraView(msgspec.Struct, frozen=True, gc=False):
+    """See `core.actions.CameraView`."""
+
+    report: str
+    age_ms: int
+    earlier: tuple[str, ...] = ()
 
 
 class PromptMessage(msgspec.Struct, frozen=True, gc=False):
@@ -65,6 +76,7 @@ class PromptMessage(msgspec.Struct, frozen=True, gc=False):
     audio: bytes | None = None
     """s16le at INPUT_RATE, for a thinker that hears."""
     pictures: tuple[str, ...] = ()
+    camera: CameraView | None = None
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False):
@@ -162,11 +174,12 @@ class TurnJudged(Message, frozen=True, tag=True):
 
 
 class PictureSeen(Message, frozen=True, tag=True):
-    """What is in a picture: as a prompt says it, and as `evidence_text.report` spells it."""
+    """What is in a picture: as a prompt says it, and as `evidence_text.report` spells it. `kinds`: see `core.events.PictureSeen`."""
 
     work_id: str
     text: str
     report: str
+    kinds: tuple[str, ...] = ()
 
 
 class WorkFailed(Message, frozen=True, tag=True):

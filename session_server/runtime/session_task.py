@@ -41,7 +41,7 @@ from session_server.runtime.session_services import SessionServices as SessionSe
 from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
 from session_server.runtime.voice import Voice
-from session_server.transports.base import AudioSent, Outbox, Player
+from session_server.transports.base import AudioSent, Outbox, Player, VideoFrame
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +141,13 @@ class SessionTask:
         self._voice.sounds(sent.pcm, now)
         self._tell(self._sent.add(sent, now))
         self._arm()
+
+    def on_video(self, frame: VideoFrame, age_ns: int) -> None:
+        pass
+
+    @property
+    def wants_video(self) -> bool:
+        return False
 
     def _tell(self, reports: list[events.AudioWritten]) -> None:
         for report in reports:
@@ -327,6 +334,10 @@ class SessionTask:
                 | actions.CancelWork() | actions.ReportFrontier()
             ):  # fmt: skip
                 self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
+            case (
+                actions.LookAtFrame() | actions.ForgetFrames() | actions.SetFrameRate() | actions.WantFrame()
+            ):  # fmt: skip
+                pass
             case _:
                 self._announce(action)
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import assert_never
 
+import msgspec
 from msgspec import UNSET
 
 from session_server.core import actions, items
@@ -126,6 +127,10 @@ class Speller:
                 | actions.AnnouncePlay()
             ):
                 return self._playback_event(new, action)
+            case actions.AnnounceFramesCleared():
+                return wire.InputImageCleared(new)
+            case actions.AnnounceFrameSeen(at_ms, reason, report):
+                return wire.InputImageSeen(new, at_ms, reason, msgspec.json.decode(report))
             case _:
                 return _input_event(new, action)
 

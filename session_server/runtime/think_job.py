@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import CameraView, ChatMessage, FunctionSpec, ThinkJob
+from session_server.runtime import messages
 from session_server.runtime.evidence_text import reported
 from session_server.runtime.messages import Generate, PromptMessage
 
@@ -28,9 +29,24 @@ def think_job(request: Generate, bound: int | None) -> ThinkJob:
 def chat(prompt: Sequence[PromptMessage]) -> tuple[ChatMessage, ...]:
     """The prompt's messages, with what was found in their pictures."""
     return tuple(
-        ChatMessage(m.role, m.content, m.kind, m.name, m.audio, tuple(map(reported, m.pictures)))
+        ChatMessage(
+            m.role,
+            m.content,
+            m.kind,
+            m.name,
+            m.audio,
+            tuple(map(reported, m.pictures)),
+            _view(m.camera),
+        )
         for m in prompt
     )
+
+
+def _view(said: messages.CameraView | None) -> CameraView | None:
+    if said is None:
+        return None
+    evidence = reported(said.report) if said.report else None
+    return CameraView(evidence, said.age_ms / 1000, said.earlier)
 
 
 def _choice(request: Generate) -> tuple[str, str | None]:

@@ -7,7 +7,10 @@ which the client plays when it likes; or beside the frames, played by the transp
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from session_server.pictures import LumaGrid
 
 
 class Outbox(Protocol):
@@ -89,6 +92,18 @@ class AudioSent(NamedTuple):
     waiting_samples: int = 0
 
 
+class VideoFrame(Protocol):
+    """A camera frame, as it came. The methods take milliseconds: to be called in a worker thread. They raise BadPicture."""
+
+    def luma(self) -> LumaGrid:
+        """How bright it is, area means on the gate's grid."""
+        ...
+
+    def encoded(self) -> bytes:
+        """The picture as JPEG, PNG or WebP."""
+        ...
+
+
 class Endpoint(Protocol):
     """A session, as a transport sees it. None of these raises."""
 
@@ -111,3 +126,12 @@ class TalkingEndpoint(Endpoint, Protocol):
         ...
 
     def on_audio_sent(self, sent: AudioSent) -> None: ...
+
+    def on_video(self, frame: VideoFrame, age_ns: int) -> None:
+        """The camera: one frame of its track, taken `age_ns` ago."""
+        ...
+
+    @property
+    def wants_video(self) -> bool:
+        """Whether anybody looks at the camera's frames now; else they need not be decoded."""
+        ...
