@@ -25,6 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from engines.seen import (
+    CameraView as CameraView,
+    PictureJob as PictureJob,
+    SeenObject as SeenObject,
+    UnseenPicture as UnseenPicture,
+    VisualEvidence as VisualEvidence,
+)
 from session_server.media import Value, WordSpan
 
 
@@ -209,60 +216,7 @@ class TurnJudgement:
     probability: float
 
 
-# -- vision: one step, whole result
-
-
-@dataclass(frozen=True, slots=True)
-class PictureJob:
-    """An encoded picture (JPEG, PNG, WebP or GIF) to be looked at. `read`: text in it is wanted too, at two to three times the
-    cost."""
-
-    data: bytes
-    read: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SeenObject:
-    """One object: `place` in words, `box` (left, top, right, bottom) as shares of width and height; what is not `sure` may not be
-    said to be there."""
-
-    kind: str
-    place: str
-    sure: bool
-    box: tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class VisualEvidence:
-    """Output of a vision stage that detects. `light`: dark (nothing can be made out), dim, normal or bright. `texts` None: not
-    read. `width`, `height`: pixels that were looked at. A result of no unit: the same picture had been looked at before."""
-
-    objects: tuple[SeenObject, ...]
-    texts: tuple[str, ...] | None
-    colours: tuple[str, ...]
-    light: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnseenPicture:
-    """Output of a vision stage for a picture that cannot be looked at: the client's fault, not the engine's."""
-
-    reason: str
-
-
 # -- thinker
-
-
-@dataclass(frozen=True, slots=True)
-class CameraView:
-    """What the user's camera shows. `evidence` None: there is no current picture, and the last one is `age_s` old. `earlier`:
-    what was seen before, a line each, the newest last."""
-
-    evidence: VisualEvidence | None
-    age_s: float
-    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
