@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 CHANNEL = "oai-events"
 """The data channel that carries the events."""
@@ -15,6 +16,10 @@ RTP_CLOCK = 48_000
 
 RTP_STEP = 960
 """What the RTP clock moves on by in one frame."""
+
+
+VideoMode = Literal["all", "key_frames", "off"]
+"""Which frames of a client's video are decoded; off: its section is answered inactive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,4 @@ class WebRtcLimits:
     outbox_bytes: int = 4 * 1024 * 1024
     max_message_bytes: int = 262_144
     path_delay_ms: int = 80
+    video: VideoMode = "all"
