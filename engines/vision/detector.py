@@ -1,15 +1,14 @@
-"""The vision stage on a CPU: objects of 80 kinds and readable text, one picture a step.
+"""The vision stage on a CPU: objects of 80 kinds and readable text.
 
-Answers are remembered by what they depend on: the picture's bytes (blake2b), this module's `VERSION` and whether text was read.
-The memory is shared by all sessions, which is harmless: whoever has the same bytes knows the picture already.
+A look takes one network a step: NanoDet; CenterNet; then, where text is wanted, the one that finds lines, and the one that reads a
+few of them, until all are read. Steps but the last give no output. What was found is remembered (`engines.vision.memory`), objects
+and text apart: the same picture costs nothing again, and only the reading where it was looked at without.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from engines.base import (
@@ -28,20 +27,12 @@ from engines.model_store import ModelStore
 from engines.options import Count, by_type
 from engines.stepping import require_new, step_each
 from engines.vision.colours import light, main_colours, place
-from engines.vision.detection import Box, agreed
+from engines.vision.detection import Box, Found, agreed
 from engines.vision.detectors import CenterNet, NanoDet
+from engines.vision.memory import Identity, Memory, detector_models, picture_hash, reader_models
 from engines.vision.picture import BadPicture, Picture, decoded
-from engines.vision.reading import TextReader
+from engines.vision.reading import LINES_AT_ONCE, MOST_TEXTS, OPTIONS, Line, TextReader
 from session_server.errors import EngineFault
-
-VERSION = 1
-"""Of the models and of what is done before and after them."""
-
-
-class _Name(NamedTuple):
-    digest: bytes
-    version: int
-    read: bool
 
 
 class _Models(NamedTuple):
@@ -50,15 +41,35 @@ class _Models(NamedTuple):
     reader: TextReader
 
 
+@dataclass(slots=True)
+class _Look:
+    """One picture on its way: what the steps so far have found."""
+
+    data: bytes
+    read: bool
+    objects: Identity
+    text: Identity
+    picture: Picture | None = None
+    found: list[Found] | None = None
+    lines: list[Line] | None = None
+    texts: list[str] = field(default_factory=list)
+
+    def decode(self) -> Picture:
+        if self.picture is None:
+            self.picture = decoded(self.data)
+        return self.picture
+
+
 class PictureDetector:
     """SteppedEngine for Stage.VISION: PictureJob in, VisualEvidence out."""
 
     def __init__(self, store: ModelStore, *, remembered: int = 256) -> None:
         self._store = store
-        self._remembered = remembered
         self._models: _Models | None = None
-        self._jobs: dict[JobKey, PictureJob] = {}
-        self._known: OrderedDict[_Name, VisualEvidence] = OrderedDict()
+        self._jobs: dict[JobKey, _Look] = {}
+        self._seen: Memory[VisualEvidence] = Memory(remembered)
+        self._texts: Memory[tuple[str, ...]] = Memory(remembered)
+        self._detectors, self._readers = detector_models(), reader_models(OPTIONS)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -77,7 +88,9 @@ class PictureDetector:
         if not isinstance(job, PictureJob):
             raise ValueError(f"vision takes a PictureJob, not {type(job).__name__}")
         require_new(self._jobs, key)
-        self._jobs[key] = job
+        digest = picture_hash(job.data)
+        objects, text = Identity(digest, self._detectors), Identity(digest, self._readers)
+        self._jobs[key] = _Look(job.data, job.read, objects, text)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         """A picture is whole when it is started: there is nothing to feed."""
@@ -90,42 +103,74 @@ class PictureDetector:
 
     def close(self) -> None:
         self._jobs.clear()
-        self._known.clear()
+        self._seen.clear()
+        self._texts.clear()
         self._models = None
 
-    def _advance(self, key: JobKey, job: PictureJob, _units: int) -> StepResult:
-        name = _Name(hashlib.blake2b(job.data, digest_size=16).digest(), VERSION, job.read)
-        known = self._known.get(name)
-        if known is None:
-            try:
-                picture = decoded(job.data)
-            except BadPicture as error:
-                del self._jobs[key]
-                return StepResult(key, UnseenPicture(f"The picture {error}."), 1, finished=True)
-            evidence = self._looked_at(picture, job.read)
-            self._known[name] = evidence
-            if len(self._known) > self._remembered:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(name)
-            evidence = known
-        del self._jobs[key]
-        return StepResult(key, evidence, int(known is None), finished=True)
-
-    def _looked_at(self, picture: Picture, read: bool) -> VisualEvidence:
+    def _advance(self, key: JobKey, look: _Look, _units: int) -> StepResult:
+        """One network, or none where another look has found the same by now."""
         if self._models is None:
             raise EngineFault("the detectors are not loaded")
-        height, width = picture.shape[:2]
+        evidence: VisualEvidence | UnseenPicture | None = self._known(look)
+        ran = int(evidence is None)
+        if evidence is None:
+            try:
+                evidence = self._run(self._models, look)
+            except BadPicture as error:
+                evidence = UnseenPicture(f"The picture {error}.")
+        if evidence is None:
+            return StepResult(key, units=ran)
+        del self._jobs[key]
+        return StepResult(key, evidence, ran, finished=True)
+
+    def _known(self, look: _Look) -> VisualEvidence | None:
+        """All that the look is for, once it is known."""
+        seen = self._seen.get(look.objects)
+        if seen is None or not look.read:
+            return seen
+        texts = () if seen.light == "dark" else self._texts.get(look.text)
+        return None if texts is None else replace(seen, texts=texts)
+
+    def _run(self, models: _Models, look: _Look) -> VisualEvidence | None:
+        """The network whose turn it is, and what is known then."""
+        if self._seen.get(look.objects) is None:
+            seen = _detect(models, look)
+            if seen is not None:
+                self._seen.put(look.objects, seen)
+        else:
+            texts = _read(models.reader, look)
+            if texts is not None:
+                self._texts.put(look.text, texts)
+        return self._known(look)
+
+
+def _detect(models: _Models, look: _Look) -> VisualEvidence | None:
+    """None when one detector has run and the other has yet to."""
+    picture = look.decode()
+    height, width = picture.shape[:2]
+    if look.found is None:
         lit = light(picture)
         if lit == "dark":
-            return VisualEvidence((), () if read else None, (), lit, width, height)
-        seen = agreed(self._models.nanodet(picture), self._models.centernet(picture))
-        objects = tuple(
-            SeenObject(one.kind, place(one.box, picture), one.sure, _shares(one.box, width, height))
-            for one in seen
-        )
-        texts = self._models.reader(picture) if read else None
-        return VisualEvidence(objects, texts, main_colours(picture), lit, width, height)
+            return VisualEvidence((), None, (), lit, width, height)
+        look.found = models.nanodet(picture)
+        return None
+    objects = tuple(
+        SeenObject(one.kind, place(one.box, picture), one.sure, _shares(one.box, width, height))
+        for one in agreed(look.found, models.centernet(picture))
+    )
+    return VisualEvidence(objects, None, main_colours(picture), light(picture), width, height)
+
+
+def _read(reader: TextReader, look: _Look) -> tuple[str, ...] | None:
+    """None while there are lines to be read."""
+    if look.lines is None:
+        look.lines = reader.lines(look.decode())
+    else:
+        look.texts += reader.read(look.lines[:LINES_AT_ONCE])
+        del look.lines[:LINES_AT_ONCE]
+    if look.lines and len(look.texts) < MOST_TEXTS:
+        return None
+    return tuple(look.texts[:MOST_TEXTS])
 
 
 def _shares(box: Box, width: int, height: int) -> Box:

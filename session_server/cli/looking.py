@@ -32,7 +32,11 @@ def _line(one: Look) -> str:
 
 
 def _entry(one: Look) -> dict[str, object]:
-    entry: dict[str, object] = {"file": str(one.path), "cpu_ms": round(one.cpu_ms, 1)}
+    entry: dict[str, object] = {
+        "file": str(one.path),
+        "cpu_ms": round(one.cpu_ms, 1),
+        "step_ms": [round(ms, 1) for ms in one.step_ms],
+    }
     if one.evidence is None:
         return entry | {"error": one.error}
     return entry | asdict(one.evidence) | {"text": described(one.evidence)}

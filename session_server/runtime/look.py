@@ -24,12 +24,16 @@ _ENGINE = "cpu.picture_detector"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is in one picture, or why it could not be looked at; `cpu_ms`: processor time of this process."""
+    """What is in one picture, or why it could not be looked at; `step_ms`: processor time of this process, step by step."""
 
     path: Path
     evidence: VisualEvidence | None
     error: str | None
-    cpu_ms: float
+    step_ms: tuple[float, ...] = ()
+
+    @property
+    def cpu_ms(self) -> float:
+        return sum(self.step_ms)
 
 
 def looks(store: ModelStore, pictures: Sequence[Path], *, read: bool = True) -> Iterator[Look]:
@@ -54,18 +58,22 @@ def looks(store: ModelStore, pictures: Sequence[Path], *, read: bool = True) -> 
 
 
 def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> Look:
-    begun = time.process_time()
     try:
         engine.start(key, PictureJob(path.read_bytes(), read))
     except OSError as error:
-        return Look(path, None, error.strerror or str(error), 0.0)
-    result = engine.step([StepRequest(key, 1)])[0]
+        return Look(path, None, error.strerror or str(error))
+    step_ms: list[float] = []
+    finished = False
+    while not finished:
+        begun = time.process_time()
+        result = engine.step([StepRequest(key, 1)])[0]
+        step_ms.append(1e3 * (time.process_time() - begun))
+        finished = result.finished or result.error is not None
     engine.release(key)
-    cpu_ms = 1e3 * (time.process_time() - begun)
     if result.error is not None:
-        return Look(path, None, result.error, cpu_ms)
+        return Look(path, None, result.error, tuple(step_ms))
     if isinstance(result.output, UnseenPicture):
-        return Look(path, None, result.output.reason, cpu_ms)
+        return Look(path, None, result.output.reason, tuple(step_ms))
     if not isinstance(result.output, VisualEvidence):
         raise EngineFault(f"{_ENGINE} gave no evidence")
-    return Look(path, result.output, None, cpu_ms)
+    return Look(path, result.output, None, tuple(step_ms))

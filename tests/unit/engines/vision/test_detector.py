@@ -1,6 +1,8 @@
 """The vision stage with its real models, on pictures that the test draws. Skipped where `models fetch --vision` was not run."""
 
 import io
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 from engines.base import JobKey, PictureJob, StepRequest, StepResult, UnseenPicture, VisualEvidence
 from engines.model_store import ModelStore
 from engines.vision.detector import PictureDetector, create
+from engines.vision.memory import Identity, detector_models, picture_hash, reader_models
+from engines.vision.reading import OPTIONS
 
 pytestmark = [pytest.mark.unit, pytest.mark.models]
 
@@ -48,10 +52,19 @@ def engine() -> PictureDetector:
 
 
 def step(engine: PictureDetector, key: JobKey, data: bytes, read: bool = True) -> StepResult:
+    """The last result of a look."""
+    return steps(engine, key, data, read)[-1]
+
+
+def steps(engine: PictureDetector, key: JobKey, data: bytes, read: bool = True) -> list[StepResult]:
     engine.start(key, PictureJob(data, read))
-    result = engine.step([StepRequest(key, 1)])[0]
+    results = engine.step([StepRequest(key, 1)])
+    while not results[-1].finished and results[-1].error is None:
+        assert results[-1].output is None
+        assert results[-1].units == 1
+        results += engine.step([StepRequest(key, 1)])
     engine.release(key)
-    return result
+    return results
 
 
 def looked_at(engine: PictureDetector, data: bytes, read: bool = True) -> VisualEvidence:
@@ -79,6 +92,102 @@ def test_the_same_bytes_are_looked_at_once_whoever_sends_them(engine: PictureDet
     assert (first.units, again.units) == (1, 0)
 
 
+class Counted:
+    """How often each network of an engine runs."""
+
+    def __init__(self, engine: PictureDetector, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        models = engine._models
+        assert models is not None
+        for name in ("nanodet", "centernet"):
+            network = getattr(models, name)
+            monkeypatch.setattr(
+                type(network), "__call__", self._counting(name, type(network).__call__)
+            )
+        for name in ("lines", "read"):
+            monkeypatch.setattr(
+                models.reader, name, self._counting(name, getattr(models.reader, name))
+            )
+
+    def _counting(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments: object, **options: object) -> object:
+            self.calls.append(name)
+            return call(*arguments, **options)
+
+        return counted
+
+
+@pytest.fixture
+def counted(engine: PictureDetector, monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(engine, monkeypatch)
+
+
+def test_a_step_is_one_network(engine: PictureDetector, counted: Counted) -> None:
+    key, ran = JobKey("s", "one network a step"), []
+    engine.start(key, PictureJob(sign("STEPS", 40)))
+    finished = False
+    while not finished:
+        counted.calls.clear()
+        (result,) = engine.step([StepRequest(key, 1)])
+        ran.append(tuple(counted.calls))
+        finished = result.finished
+    assert ran == [("nanodet",), ("centernet",), ("lines",), ("read",)]
+
+
+def test_a_second_look_that_reads_costs_only_the_reading(
+    engine: PictureDetector, counted: Counted
+) -> None:
+    first = step(engine, JobKey("one", "a"), sign("AGAIN", 41), read=False)
+    counted.calls.clear()
+    second = step(engine, JobKey("another", "b"), sign("AGAIN", 41))
+    assert counted.calls == ["lines", "read"]
+    assert isinstance(first.output, VisualEvidence)
+    assert second.output == replace(first.output, texts=("AGAIN",))
+    third = steps(engine, JobKey("one", "c"), sign("AGAIN", 41), read=False)
+    assert (len(third), third[0].units, third[0].output) == (1, 0, first.output)
+
+
+def test_two_looks_at_once_at_the_same_picture_share_what_the_first_finds(
+    engine: PictureDetector, counted: Counted
+) -> None:
+    keys = [JobKey(name, "at once") for name in ("one", "another")]
+    for key in keys:
+        engine.start(key, PictureJob(sign("BOTH", 42), False))
+    engine.step([StepRequest(key, 1) for key in keys])
+    first, second = engine.step([StepRequest(key, 1) for key in keys])
+    assert (first.output, first.units) == (second.output, 1)
+    assert (second.finished, second.units) == (True, 0)
+    assert counted.calls.count("centernet") == 1
+
+
+def test_a_page_of_text_is_read_in_short_steps_and_not_to_its_end(
+    engine: PictureDetector, counted: Counted
+) -> None:
+    page = Image.new("RGB", (640, 640), "white")
+    draw = ImageDraw.Draw(page)
+    for line in range(18):
+        text = f"This is line number {line + 10}"
+        draw.text((30, 10 + 35 * line), text, "black", ImageFont.load_default(24))
+    results = steps(engine, JobKey("s", "page"), encoded(page))
+    seen = results[-1].output
+    assert isinstance(seen, VisualEvidence)
+    assert seen.texts is not None
+    assert [text.split()[-1] for text in seen.texts] == [str(n) for n in range(10, 18)]
+    assert counted.calls == ["nanodet", "centernet", "lines", "read", "read", "read"]
+
+
+def test_what_a_finding_depends_on_is_in_its_name() -> None:
+    names = {
+        Identity(picture_hash(data), models, preparation)
+        for data in (b"one", b"other")
+        for models in (detector_models(), reader_models(OPTIONS), reader_models({}))
+        for preparation in (1, 2)
+    }
+    assert len(names) == 12
+    assert "detectors" in detector_models()
+    assert reader_models(OPTIONS).startswith("rapidocr 3.")
+
+
 def test_what_is_remembered_is_bounded() -> None:
     store = ModelStore()
     if store.missing_for_vision():
@@ -100,13 +209,14 @@ def test_a_covered_camera_shows_nothing(engine: PictureDetector, level: int) -> 
 def test_a_broken_picture_fails_alone(engine: PictureDetector) -> None:
     keys = [JobKey("s", name) for name in ("broken", "whole")]
     engine.start(keys[0], PictureJob(b"\xff\xd8\xff\xe0nothing", False))
-    engine.start(keys[1], PictureJob(sign("OPEN", 1), False))
-    broken, whole = engine.step([StepRequest(key, 1) for key in keys])
+    engine.start(keys[1], PictureJob(sign("OPEN", 50), False))
+    broken, _ = engine.step([StepRequest(key, 1) for key in keys])
     assert broken.finished
     assert broken.output == UnseenPicture("The picture is no whole JPEG, PNG, WEBP, GIF picture.")
+    gone, whole = engine.step([StepRequest(key, 1) for key in keys])
+    assert (gone.finished, gone.output, gone.units) == (True, None, 0)
     assert whole.error is None
     assert isinstance(whole.output, VisualEvidence)
-    assert engine.step([StepRequest(keys[0], 1)])[0].finished
 
 
 def test_boxes_are_shares_of_the_picture(engine: PictureDetector) -> None:
