@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from session_server.core.camera import Camera
 from session_server.core.context import Context
 from session_server.core.events import PictureSeen, TranscriptReady, TurnJudged, WorkFailed
 from session_server.core.items import ImageContent, Message
@@ -30,12 +31,14 @@ class AnsweredWorks:
         responses: Responses,
         turns: UserTurns,
         listening: Listening,
+        camera: Camera,
     ) -> None:
         self._context = context
         self._works = works
         self._responses = responses
         self._turns = turns
         self._listening = listening
+        self._camera = camera
 
     def answered(self, event: Answer) -> None:
         """An answer to an unknown work is ignored."""
@@ -50,6 +53,9 @@ class AnsweredWorks:
                 self._listening.probe_answered(work, text)
             case TurnJudged(probability=probability):
                 self._listening.judged(work, probability)
+            case PictureSeen() if work.kind is WorkKind.FRAME:
+                self._camera.seen(work, event)
+                self._responses.camera_known()
             case PictureSeen(text=text, report=report):
                 self._seen(work, text, report)
             case WorkFailed(code=code, message=message):
@@ -59,7 +65,8 @@ class AnsweredWorks:
         """Its deadline has come."""
         work = self._works.late(work_id)
         if work is not None:
-            self._context.count("stuck_sessions", work.kind.value)
+            if work.kind is not WorkKind.FRAME:  # a newer one will come; the rate sinks
+                self._context.count("stuck_sessions", work.kind.value)
             self._failed(work, "server_error", f"The {work.kind.value} took too long.")
 
     def _failed(self, work: Work, code: str, message: str) -> None:
@@ -75,6 +82,9 @@ class AnsweredWorks:
                     param = f"item.content[{work.content_index}].image_url"
                     self._context.error(code, message, param)
                 self._seen(work, NOT_SEEN)
+            case WorkKind.FRAME:
+                self._camera.failed(work, code)
+                self._responses.camera_known()
 
     def _seen(self, work: Work, text: str, report: str = "") -> None:
         conversation = self._context.conversation

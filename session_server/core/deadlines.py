@@ -23,6 +23,8 @@ class Timer(enum.Enum):
     PLAYED_OUT = "played_out"
     SETTLE = "settle"
     ACK_SILENCE = "ack_silence"
+    CAMERA = "camera"
+    STILL = "still"
 
     __hash__ = object.__hash__  # members are single: a deadline is set with every piece of audio
 

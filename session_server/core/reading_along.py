@@ -26,7 +26,7 @@ class ReadingAlong:
     def begin(self) -> None:
         """Speech has begun: all of the prompt that is known can be read."""
         if self._is_wanted():
-            self._responses.warm_prefix()
+            self._responses.prompting.warm()
 
     def follow(self, utterance: Utterance, end: int) -> None:
         """The user has been heard up to `end`."""
@@ -45,7 +45,7 @@ class ReadingAlong:
         """The words so far have come."""
         words = text.split()[:-1]
         if words and self._is_wanted():
-            self._responses.warm_prefix(" ".join(words))
+            self._responses.prompting.warm(" ".join(words))
 
     def _is_wanted(self) -> bool:
         detection = self._context.settings.turn_detection

@@ -87,7 +87,14 @@ class Response:
     ledger: PlaybackLedger
     spoken: SpokenText = field(default_factory=SpokenText)
     waiting_for: set[str] = field(default_factory=set)
-    """Ids of items whose transcripts are still missing."""
+    """Ids of items of which something is still missing."""
+    pictures_until_ns: int = 0
+    """Until then a picture that came meanwhile is waited for."""
+    awaits_camera: bool = False
+    heard_until: int | None = None
+    """Where the speech that it answers ended, on the input time line; None: it answers something else."""
+    change: str = ""
+    """What the camera has shown that it is to speak of, unasked."""
     held: list[EngineEvent] = field(default_factory=list)
     """What a draft's generation brought; replayed when it is adopted."""
     turn_end_ns: int | None = None

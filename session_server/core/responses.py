@@ -10,7 +10,7 @@ Output of an unknown or ended response is stale: dropped here and counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from session_server.core.actions import (
     AdoptDraft,
@@ -21,10 +21,9 @@ from session_server.core.actions import (
     PromptMessage,
     PurgeAudio,
     RaiseFence,
-    StartGeneration,
     Usage,
-    WarmPrefix,
 )
+from session_server.core.camera import Camera
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 from session_server.core.events import (
@@ -43,15 +42,16 @@ from session_server.core.events import (
     WorkFailed,
 )
 from session_server.core.heard_text import Clause
-from session_server.core.items import Item, ItemStatus
+from session_server.core.items import ItemStatus
 from session_server.core.output_items import OutputItems
-from session_server.core.prompt import prompt_messages, user_message
+from session_server.core.prompting import Prompting
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.turns_to_answer import TurnsToAnswer
-from session_server.core.works import WorkKind, Works
+from session_server.core.waiting_answers import WaitingAnswers
+from session_server.core.works import Works
 from session_server.media import samples_to_ms
 
 DEFAULT_LANE = "default"
@@ -67,19 +67,21 @@ GenerationEvent = (
 class Responses:
     """All responses that are not over, and of the ended ones what truncation and acknowledgements need."""
 
-    def __init__(self, context: Context, works: Works) -> None:
+    def __init__(self, context: Context, works: Works, camera: Camera) -> None:
         self._context = context
-        self._works = works
+        self._waiting = WaitingAnswers(context, works, camera)
         self.sending = Sending(context, self.find)
         self.epoch = 1
         self.active: Response | None = None
         self.queued = False
         self._queued_turn_ns = 0
+        self._queued_until: int | None = None
         self.draining = False
         self.last_id: str | None = None
         self.live: dict[str, Response] = {}
         """Announced and not ended, out-of-band ones too."""
         self.spoken = SpokenAnswers(context, self.sending)
+        self.prompting = Prompting(context, camera, self.spoken, self.live)
         self._turns = TurnsToAnswer(context)
 
     @property
@@ -115,18 +117,16 @@ class Responses:
             self.fail(response, "inference_rate_limit_exceeded", "Too many responses at once.")
         elif self._turns.are_empty(response.id):
             self._end(response, "completed")
-        else:
-            if wanted.input_items is None:
-                items = self._context.conversation  # speech that goes on is no item yet
-                response.waiting_for = {i for i in self._awaited() if i in items}
-            if not response.waiting_for:
-                self.start(response)
+        elif not self._waiting.must_wait(response):
+            self.start(response)
 
-    def create_for_turn(self, turn_end_ns: int, item_id: str | None = None) -> None:
+    def create_for_turn(
+        self, turn_end_ns: int, item_id: str | None = None, heard_until: int | None = None
+    ) -> None:
         """The automatic response to a user turn (None: to silence); behind a running one it is queued, once."""
         self._turns.ask(item_id)
         self.queued = self.active is not None
-        self._queued_turn_ns = turn_end_ns
+        self._queued_turn_ns, self._queued_until = turn_end_ns, heard_until
         if not self.queued:
             self._create_automatic()
 
@@ -135,7 +135,18 @@ class Responses:
         response = self.build(plan(self._context.settings, ResponseOverrides()), self.epoch)
         self._turns.take(response.id)
         response.turn_end_ns = self._queued_turn_ns
+        response.heard_until = self._queued_until
         self._begin(response)
+
+    def speak_up(self) -> None:
+        """Nobody speaks: say what the camera shows, if there is news."""
+        if self.busy:
+            return
+        change = self.prompting.news()
+        if change is not None:
+            response = self.build(plan(self._context.settings, ResponseOverrides()), self.epoch)
+            response.change = change
+            self._begin(response)
 
     def start_queued(self) -> None:
         """The answer that a turn is waiting for, once none is active."""
@@ -147,6 +158,7 @@ class Responses:
         draft.epoch = self.epoch
         draft.phase = Phase.RUNNING
         draft.turn_end_ns = turn_end_ns
+        self.prompting.used_camera(draft)
         self._context.emit(AdoptDraft(draft.id, draft.lane, draft.epoch, turn_end_ns))
         self._announce(draft)
         self._watch(draft)
@@ -169,63 +181,32 @@ class Responses:
 
     def start(self, response: Response, turn: PromptMessage | None = None) -> None:
         """Hand the prompt to the engine. `turn`: one that is no item yet (a draft's)."""
-        context, wanted = self._context, response.plan
-        items = context.conversation if wanted.input_items is None else wanted.input_items
-        messages = self._prompt(items)
-        if turn is not None:
-            messages = (*messages, turn)
         if response.phase is Phase.WAITING:
             response.phase = Phase.RUNNING
             self._watch(response)
-        context.emit(
-            StartGeneration(
-                response_id=response.id,
-                lane=response.lane,
-                epoch=response.epoch,
-                instructions=wanted.instructions,
-                messages=messages,
-                tools=wanted.tools,
-                tool_choice=wanted.tool_choice,
-                modality=wanted.modality,
-                voice=wanted.voice,
-                speed=wanted.speed,
-                max_output_tokens=wanted.max_output_tokens,
-                turn_end_ns=response.turn_end_ns,
-            )
-        )
-
-    def warm_prefix(self, words: str = "") -> None:
-        """Let the engine read the conversation so far, and the user's `words` so far, while the user still speaks."""
-        context, settings = self._context, self._context.settings
-        said, work_id = self._prompt(context.conversation), context.new_id("work")
-        if words:
-            said = (*said, user_message(words))
-        tools, choice = settings.tools, settings.tool_choice
-        context.emit(WarmPrefix(work_id, settings.instructions, said, tools, choice))
-
-    def _prompt(self, items: Iterable[Item]) -> tuple[PromptMessage, ...]:
-        """Of items that are still in progress only what was heard may enter."""
-        heard = {}
-        for response in self.live.values():
-            if response.output.message_id is not None and not response.plan.out_of_band:
-                heard[response.output.message_id] = self.spoken.heard_text(response)
-        bound, natively = self._context.params.prompt_items, self._context.settings.hearing.natively
-        return prompt_messages(items, bound, heard, natively)
-
-    def _awaited(self) -> set[str]:
-        """Items of which a prompt still lacks something."""
-        words = () if self._context.settings.hearing.natively else (WorkKind.TRANSCRIPT,)
-        return self._works.pending(WorkKind.PICTURE, *words)
+            self.prompting.used_camera(response)
+        self.prompting.start(response, turn)
 
     def item_known(self, item_id: str) -> None:
         """What was awaited of an item came, or it is gone: start what waited for it, or end what has no words to answer."""
-        if item_id in self._awaited():
-            return
-        for response in [r for r in self.live.values() if item_id in r.waiting_for]:
-            response.waiting_for.discard(item_id)
+        for response in self._waiting.know(item_id, self.live.values()):
             if self._turns.are_empty(response.id):
                 self._end(response, "completed")
-            elif not response.waiting_for:
+            elif self._waiting.is_ready(response):
+                self.start(response)
+
+    def camera_known(self) -> None:
+        """A look at the camera's frame has ended: start what waited for it."""
+        for response in self._waiting.look_again(self.live.values()):
+            if self._waiting.is_ready(response):
+                self.start(response)
+
+    def camera_late(self, response_id: str) -> None:
+        """The camera has held up this answer for long enough."""
+        response = self.live.get(response_id)
+        if response is not None and response.awaits_camera:
+            self._waiting.give_up_camera(response)
+            if self._waiting.is_ready(response):
                 self.start(response)
 
     def transcript_failed(self, item_id: str, message: str) -> None:
@@ -382,7 +363,7 @@ class Responses:
         response.phase = Phase.ENDED
         del self.live[response.id]
         self._turns.end(response.id)
-        for timer in (Timer.PROGRESS, Timer.GENERATION, Timer.PACE):
+        for timer in (Timer.PROGRESS, Timer.GENERATION, Timer.PACE, Timer.CAMERA):
             context.timers.clear(timer, response.id)
         context.emit(AnnounceResponseDone(response.view(status, reason, error)))
         if response.plan.out_of_band:

@@ -36,6 +36,7 @@ from session_server.core.actions import (
     RaiseFence,
 )
 from session_server.core.answered_works import AnsweredWorks
+from session_server.core.camera import Camera
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 from session_server.core.events import (
@@ -100,13 +101,14 @@ class Session:
         self._turn = TurnTaking()
         self._works = Works(context)
         self._buffer = InputBuffer(context)
-        self._responses = Responses(context, self._works)
-        self._turns = UserTurns(context, self._works, self._responses, self._buffer)
+        self._camera = Camera(context, self._works)
+        self._responses = Responses(context, self._works, self._camera)
+        self._turns = UserTurns(context, self._works, self._responses, self._buffer, self._camera)
         self._listening = Listening(
             context, self._turn, self._works, self._responses, self._buffer, self._turns
         )
         self._answers = AnsweredWorks(
-            context, self._works, self._responses, self._turns, self._listening
+            context, self._works, self._responses, self._turns, self._listening, self._camera
         )
         self._truncation = Truncation(context, self._responses)
         self._requests = Requests(
@@ -129,6 +131,8 @@ class Session:
             Timer.PLAYED_OUT: self._played_out,
             Timer.ACK_SILENCE: self._acks_are_silent,
             Timer.SETTLE: self._settled,
+            Timer.CAMERA: self._responses.camera_late,
+            Timer.STILL: lambda _: self._camera.read(),
         }
 
     # -- the interface
@@ -222,8 +226,12 @@ class Session:
                 self._requests.clear_output(event)
             case TranscriptReady() | TurnJudged() | PictureSeen() | WorkFailed():
                 self._answers.answered(event)
-            case FrameTaken() | FrameAlike() | FramesCleared():
-                pass
+            case FrameTaken():
+                self._camera.taken(event)
+            case FrameAlike():
+                self._camera.alike(event)
+            case FramesCleared():
+                self._camera.clear()
             case Disconnected():
                 self._close()
             case DrainStarted():
@@ -240,6 +248,7 @@ class Session:
     def _change_settings(self, event: SettingsChanged) -> None:
         self._context.settings = event.settings
         self._turns.draft_is_stale()
+        self._camera.settings_changed()
         self._listening.mode_changed()
         self._context.emit(AnnounceSettings())
         if self._idle_ms() is None:
@@ -260,6 +269,7 @@ class Session:
         if turn.state is TurnState.CLOSED:
             return
         responses.finish_sent()
+        self._camera.follow(self._listening.utterance is not None, responses.epoch)
         if len(self._context.conversation) > self._context.params.max_items:
             self._requests.trim()
         known = turn.state in WITH_ANSWER
@@ -270,6 +280,8 @@ class Session:
             self._listening.answer_over()
         if responses.queued and turn.state in (TurnState.LISTENING, TurnState.ANSWERING):
             responses.start_queued()
+        if turn.state is TurnState.LISTENING and self._camera.is_on and not responses.draining:
+            responses.speak_up()
         if responses.busy:
             if turn.state not in WITH_ANSWER:
                 self._context.timers.clear(Timer.IDLE)

@@ -180,6 +180,16 @@ class CoreParams:
     turn_model_ms: int = 1_000
     looking_ms: int = 5_000
     """Longest wait for what is in a picture; then the answer begins without."""
+    frame_ms: int = 2_000
+    """Longest look at a camera frame."""
+    # the camera
+    camera_wait_ms: int = 300
+    """Longest wait of an answer for a fresher picture."""
+    camera_fresh_ms: int = 1_000
+    camera_lost_ms: int = 2_000
+    camera_still_ms: int = 500
+    commentary_gap_ms: int = 10_000
+    # deadlines of answers
     first_output_ms: int = 30_000
     output_gap_ms: int = 15_000
     response_ms: int = 600_000

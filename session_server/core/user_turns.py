@@ -28,6 +28,7 @@ from session_server.core.actions import (
     CancelGeneration,
     UserAudio,
 )
+from session_server.core.camera import Camera
 from session_server.core.context import Context
 from session_server.core.events import GenerationFailed
 from session_server.core.input_buffer import InputBuffer
@@ -57,15 +58,23 @@ class Ahead:
     began_ns: int = 0
     version: int = 0
     settings: SessionSettings | None = None
+    frame: int | None = None
+    """The camera's frame that the draft knows of."""
 
 
 class UserTurns:
     """Commits user input, and remembers its words."""
 
     def __init__(
-        self, context: Context, works: Works, responses: Responses, buffer: InputBuffer
+        self,
+        context: Context,
+        works: Works,
+        responses: Responses,
+        buffer: InputBuffer,
+        camera: Camera,
     ) -> None:
         self._context = context
+        self._camera = camera
         self._works = works
         self._responses = responses
         self._buffer = buffer
@@ -78,6 +87,7 @@ class UserTurns:
         words = self._context.settings.hearing.words
         work = self._works.recognise(item_id, start, end) if words else None
         self.ahead = Ahead(work, start, end)
+        self._camera.read()
 
     def forget_ahead(self) -> None:
         """Speech goes on, or is dropped: nothing of it is remembered."""
@@ -104,11 +114,16 @@ class UserTurns:
             return
         if self._works.pending(WorkKind.PICTURE):  # the answer will begin when it is known
             return
+        if self._camera.must_wait(ahead.end):
+            return
         natively = context.settings.hearing.natively
         if not ahead.text and (ahead.text is not None or not natively):
             return
         draft = self._responses.build(plan(context.settings, ResponseOverrides()), None)
         draft.phase = Phase.DRAFT
+        draft.heard_until = ahead.end
+        evidence = self._camera.window.of_turn(ahead.end)
+        ahead.frame = None if evidence is None else evidence.frame.frame
         ahead.draft = draft
         ahead.began_ns = context.now
         ahead.version = context.conversation.version
@@ -134,6 +149,8 @@ class UserTurns:
             return
         changed = ahead.version != self._context.conversation.version
         changed = changed or bool(self._works.pending(WorkKind.PICTURE))
+        if self._camera.is_on:
+            changed = changed or not self._camera.window.still_good(ahead.frame, ahead.end)
         if changed or ahead.settings is not self._context.settings:
             self._drop_draft(ahead)
 
@@ -151,13 +168,13 @@ class UserTurns:
         self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
         self._buffer.drop_before(end)
         self._responses.spoken.fix_texts()
-        self._respond(item_id, ahead, respond)
+        self._respond(item_id, ahead, end, respond)
         if text is not None:
             self._announce_words(item_id, 0, text, end - start)
         elif not words and self._context.settings.transcribe:
             self._context.emit(AnnounceTranscriptFailed(item_id, 0, "unsupported", _NO_WORDS))
 
-    def _respond(self, item_id: str, ahead: Ahead | None, respond: bool) -> None:
+    def _respond(self, item_id: str, ahead: Ahead | None, end: int, respond: bool) -> None:
         if ahead is not None and ahead.draft is not None:
             free = self._responses.active is None and not self._responses.draining
             if respond and free:
@@ -167,7 +184,8 @@ class UserTurns:
                 return
             self._drop_draft(ahead)
         if respond:
-            self._responses.create_for_turn(self._context.now, item_id)
+            until = end if ahead is None else ahead.end
+            self._responses.create_for_turn(self._context.now, item_id, until)
 
     def add_item(self, item: Message, committed: bool) -> None:
         """Put a user item at the end of the conversation and announce it."""

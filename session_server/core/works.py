@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from session_server.core.actions import CancelWork, JudgeTurn, LookAt, Recognise
+from session_server.core.actions import CancelWork, JudgeTurn, LookAt, LookAtFrame, Recognise
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 
@@ -22,11 +22,13 @@ class WorkKind(enum.Enum):
     JUDGEMENT = "judgement"
     PICTURE = "picture"
     """What is in a picture of an item."""
+    FRAME = "frame"
+    """What is in a frame of the camera."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`item_id`: the item (or the id reserved for it) that the answer is about. Range: input samples, of sound."""
+    """`item_id`: the item (or the id reserved for it) that the answer is about, "" for the camera. Range: input samples, of sound."""
 
     id: str
     kind: WorkKind
@@ -69,6 +71,12 @@ class Works:
         limit = self._context.params.looking_ms
         work = self._begin(WorkKind.PICTURE, item_id, content_index, 0, 0, limit)
         self._context.emit(LookAt(work.id, image_url))
+        return work
+
+    def look_at_frame(self, frame: int, read: bool) -> Work:
+        """Ask what is in a frame of the camera."""
+        work = self._begin(WorkKind.FRAME, "", 0, 0, 0, self._context.params.frame_ms)
+        self._context.emit(LookAtFrame(work.id, frame, read))
         return work
 
     def _begin(

@@ -1,0 +1,62 @@
+"""When the assistant speaks up by itself about what the camera shows, and about what.
+
+Owns what the user was last told of, as kinds of object: a change counts against that, not against the frame before, so that
+what came and went again is no news. Invariants: a change is told once; it must have lasted `PERSIST_NS`, since detectors waver;
+nothing is told within `commentary_gap_ms` of the last answer or comment. Whoever has the floor is not this module's business.
+
+The contract is that of LiveCC and VideoLLM-online: an occasion to speak is no duty to; a model that answers nothing stays silent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from session_server.core.context import Context
+from session_server.core.video_window import VideoWindow
+from session_server.media import NS_PER_S
+
+PERSIST_NS = NS_PER_S // 2
+WORDS = "Tell the user in one short sentence what has changed, or say nothing."
+
+
+class Commentary:
+    """Of one session."""
+
+    def __init__(self, context: Context, window: VideoWindow) -> None:
+        self._context = context
+        self._window = window
+        self._told: tuple[str, ...] | None = None
+        self._changed: tuple[str, ...] | None = None
+        self._since_ns = 0
+        self._not_before_ns = 0
+
+    def due(self) -> str | None:
+        """What there is to tell now, as a prompt says it; asked whenever nobody speaks. It counts as told."""
+        chosen, newest = self._context.settings.video, self._window.newest()
+        if chosen is None or not chosen.commentary or newest is None or not self._window.alive:
+            return None
+        if self._told is None:
+            self._told = newest.kinds
+        if newest.kinds == self._told:
+            self._changed = None
+            return None
+        if newest.kinds != self._changed:
+            self._changed, self._since_ns = newest.kinds, newest.frame.captured_ns
+        lasted_ns = newest.holds_ns - self._since_ns
+        if lasted_ns < PERSIST_NS or self._context.now < self._not_before_ns:
+            return None
+        before, after = Counter(self._told), Counter(newest.kinds)
+        self.told()
+        parts = [
+            f"{name}: {', '.join(sorted(kinds.elements()))}"
+            for name, kinds in (("came", after - before), ("left", before - after))
+            if kinds
+        ]
+        return f"[Camera change: {'; '.join(parts)}] {WORDS}"
+
+    def told(self) -> None:
+        """An answer begins that knows what is seen: that is no news any more."""
+        newest = self._window.newest()
+        if newest is not None:
+            self._told, self._changed = newest.kinds, None
+        self._not_before_ns = self._context.in_ms(self._context.params.commentary_gap_ms)

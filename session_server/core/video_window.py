@@ -1,0 +1,203 @@
+"""What was seen by the camera, how old it is, and what an answer may say of it.
+
+Owns the evidence of one session: the newest few whole, older ones as a line each, both bounded. Rules (docs/video.md):
+
+* An evidence holds from the capture of its frame until that of the newest frame that looked like it: its *age* counts from there.
+* The evidence of a turn is the newest with a frame from before the end of its speech, or one that was forced for it.
+* Without a frame for `camera_lost_ms` there is no current picture, and no evidence is told as present.
+
+Positions are samples of the input time line, instants nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from session_server.core.actions import CameraView, PromptMessage
+from session_server.core.context import Context
+from session_server.core.events import FrameTaken
+from session_server.core.items import Role
+from session_server.media import NS_PER_MS, NS_PER_S
+
+WHOLE_NS = 16 * NS_PER_S
+"""Evidence that is older is a line."""
+MOST_LINES = 30
+LINES_IN_PROMPT = 6
+FORCED = "forced"
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What was seen in one frame. `holds_ns`: capture of the newest frame that looked like it."""
+
+    frame: FrameTaken
+    text: str
+    report: str
+    kinds: tuple[str, ...]
+    read: bool
+    holds_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    captured_ns: int
+    kinds: tuple[str, ...]
+
+
+class VideoWindow:
+    """The camera of one session, as its answers see it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._whole: deque[Evidence] = deque()
+        self._lines: deque[_Line] = deque(maxlen=MOST_LINES)
+        self._known_ns: int | None = None
+        """Capture of the newest frame of which anything is known."""
+
+    # -- what comes in
+
+    def frame_came(self, captured_ns: int) -> None:
+        """There is a camera, whether its frame is looked at or not."""
+        self._known_ns = max(captured_ns, self._known_ns or 0)
+
+    def add(self, evidence: Evidence) -> None:
+        """A second look at the newest frame takes the place of the first."""
+        newest = self.newest()
+        if newest is not None and newest.frame.frame == evidence.frame.frame:
+            self._whole.pop()
+        self._whole.append(evidence)
+        self._prune()
+
+    def forget(self) -> None:
+        self._whole.clear()
+        self._lines.clear()
+        self._known_ns = None
+
+    def _prune(self) -> None:
+        chosen = self._context.settings.video
+        most = 1 if chosen is None else chosen.max_frames
+        oldest = self._context.now - WHOLE_NS
+        while len(self._whole) > most or (
+            len(self._whole) > 1 and self._whole[0].frame.captured_ns < oldest
+        ):
+            gone = self._whole.popleft()
+            if not self._lines or self._lines[-1].kinds != gone.kinds:
+                self._lines.append(_Line(gone.frame.captured_ns, gone.kinds))
+
+    # -- what is known
+
+    @property
+    def alive(self) -> bool:
+        """Frames come."""
+        lost_ms = self._context.params.camera_lost_ms
+        return self._known_ns is not None and self._since_ms(self._known_ns) < lost_ms
+
+    def newest(self) -> Evidence | None:
+        return self._whole[-1] if self._whole else None
+
+    def age_ms(self, evidence: Evidence) -> int:
+        """How long it has not been confirmed."""
+        return self._since_ms(evidence.holds_ns)
+
+    def is_fresh(self, evidence: Evidence) -> bool:
+        return self.age_ms(evidence) <= self._context.params.camera_fresh_ms
+
+    def of_turn(self, until_sample: int | None) -> Evidence | None:
+        """The evidence for an answer to speech that ended at `until_sample` (None: to something typed); None: there is no current
+        picture."""
+        newest = self.newest()
+        if not self.alive or newest is None:
+            return None
+        for evidence in reversed(self._whole):
+            if belongs(evidence.frame, until_sample):
+                return evidence if self.is_fresh(evidence) else newest
+        return newest
+
+    def still_good(self, frame: int | None, until_sample: int | None) -> bool:
+        """Whether an answer that was begun with the evidence of `frame` (None: with no current picture) may be given."""
+        evidence = self.of_turn(until_sample)
+        if evidence is None or frame is None:
+            return evidence is None and frame is None
+        if not self.is_fresh(evidence):
+            return False
+        begun = next((one for one in self._whole if one.frame.frame == frame), None)
+        return begun is not None and begun.kinds == evidence.kinds
+
+    # -- what is told
+
+    def shown(
+        self, messages: tuple[PromptMessage, ...], until_sample: int | None
+    ) -> tuple[PromptMessage, ...]:
+        """The prompt, with what the camera shows as the last line of the user's last message."""
+        if self._context.settings.video is None:
+            return messages
+        view, line = self.view(until_sample)
+        last = max(
+            (
+                i
+                for i, m in enumerate(messages)
+                if m.role == Role.USER.value and m.kind == "message"
+            ),
+            default=None,
+        )
+        alone = PromptMessage(Role.USER.value, line, camera=view)
+        if last is None:
+            return (*messages, alone)
+        asked = messages[last]
+        if asked.audio is not None:  # its content is no part of the prompt
+            return (*messages[: last + 1], alone, *messages[last + 1 :])
+        content = f"{asked.content}\n{line}"
+        told = PromptMessage(asked.role, content, pictures=asked.pictures, camera=view)
+        return (*messages[:last], told, *messages[last + 1 :])
+
+    def view(self, until_sample: int | None = None) -> tuple[CameraView, str]:
+        """What the camera shows, and how a prompt says it."""
+        earlier = self._earlier()
+        more = f" Earlier: {'; '.join(earlier)}." if earlier else ""
+        evidence = self.of_turn(until_sample)
+        if evidence is not None:
+            age_ms = self.age_ms(evidence)
+            line = f"[Camera, {_age(age_ms)}: {evidence.text}{more}]"
+            return CameraView(evidence.report, age_ms, earlier), line
+        newest = self.newest()
+        if newest is None:
+            return CameraView("", 0), "[Camera: no current picture.]"
+        age_ms = self.age_ms(newest)
+        line = f"[Camera: no current picture; the last one came {_age(age_ms)}.{more}]"
+        return CameraView("", age_ms, earlier), line
+
+    def _earlier(self) -> tuple[str, ...]:
+        """The last few states of the past that differ from what came after them, the newest last."""
+        newest = self.newest()
+        if newest is None:
+            return ()
+        past = [*self._lines, *(_Line(e.frame.captured_ns, e.kinds) for e in self._whole)]
+        lines: list[str] = []
+        after = newest.kinds if self.alive else None
+        for line in reversed(past):
+            if line.kinds != after and len(lines) < LINES_IN_PROMPT:
+                lines.append(f"{_age(self._since_ms(line.captured_ns))}: {counted(line.kinds)}")
+            after = line.kinds
+        return tuple(reversed(lines))
+
+    def _since_ms(self, instant: int) -> int:
+        return max(0, self._context.now - instant) // NS_PER_MS
+
+
+def belongs(frame: FrameTaken, until_sample: int | None) -> bool:
+    """Whether the frame is evidence of speech that ended there."""
+    return until_sample is None or frame.at_sample <= until_sample or frame.reason == FORCED
+
+
+def counted(kinds: tuple[str, ...]) -> str:
+    """ "2 person, 1 dog"; `kinds` is sorted."""
+    if not kinds:
+        return "nothing of the known kinds"
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+
+
+def _age(ms: int) -> str:
+    if ms < 1000:
+        return "now"
+    return f"{ms // 1000} s ago" if ms < 60_000 else f"{ms // 60_000} min ago"
