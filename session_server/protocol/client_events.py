@@ -26,7 +26,9 @@ from session_server.protocol.values import (
     integer_between,
     json_object,
     natural,
+    option,
     read_json,
+    text,
 )
 
 
@@ -91,6 +93,20 @@ class ResponseCancel(msgspec.Struct, frozen=True, gc=False):
     event_id: str | None = None
 
 
+class InputImageAppend(msgspec.Struct, frozen=True, gc=False):
+    """A camera frame. `image` stays base64 here: how large it may be depends on the session (`payloads.camera_frame`).
+    `timestamp_ms`: on the input time line; None: its present end."""
+
+    image: str
+    timestamp_ms: int | None = None
+    detail: str = "auto"
+    event_id: str | None = None
+
+
+class InputImageClear(msgspec.Struct, frozen=True, gc=False):
+    event_id: str | None = None
+
+
 class PlaybackAck(msgspec.Struct, frozen=True, gc=False):
     """How far a content part has been played, cumulative. Exactly one of `played_samples` (at the output
     format's rate), `played_ms` and `rtp_timestamp` (what is being played, over WebRTC) is set."""
@@ -112,11 +128,14 @@ class PlaybackAck(msgspec.Struct, frozen=True, gc=False):
 ClientEvent = (
     SessionUpdate | InputAudioAppend | InputAudioCommit | InputAudioClear | OutputAudioClear | ItemCreate
     | ItemDelete | ItemRetrieve | ItemTruncate | ResponseCreate | ResponseCancel | PlaybackAck
+    | InputImageAppend | InputImageClear
 )  # fmt: skip
 
 
-def decode_client_event(frame: str | bytes, *, playback: bool = False) -> ClientEvent:
-    """The event in a frame; bytes are a binary frame. `playback`: the client opted in to `playback.ack`."""
+def decode_client_event(
+    frame: str | bytes, *, playback: bool = False, video: bool = False
+) -> ClientEvent:
+    """The event in a frame; bytes are a binary frame. `playback`, `video`: the extensions that the client opted in to."""
     if isinstance(frame, bytes):
         raise error_codes.binary_frame()
     message = read_json(frame)
@@ -124,7 +143,7 @@ def decode_client_event(frame: str | bytes, *, playback: bool = False) -> Client
         raise error_codes.invalid_event("An event is a JSON object with a 'type'.")
     event_id = _readable_id(message.get("event_id"))
     try:
-        return _event(message, event_id, playback)
+        return _event(message, event_id, _OPTED_IN[playback, video])
     except ClientFault as fault:
         fault.event_id = event_id
         raise
@@ -134,18 +153,16 @@ def _readable_id(value: Json) -> str | None:
     return value if isinstance(value, str) and len(value) <= MAX_ID else None
 
 
-def _event(message: JsonObject, event_id: str | None, playback: bool) -> ClientEvent:
+def _event(message: JsonObject, event_id: str | None, parsers: _Parsers) -> ClientEvent:
     fields = Fields(message, "")
     if event_id is None:
         fields.optional("event_id", identifier)
     kind = message.get("type")
     if not isinstance(kind, str):
         raise error_codes.invalid_event("An event needs a 'type', which is a string.")
-    parse = _PARSERS.get(kind)
-    if parse is None and playback and kind == _PLAYBACK_ACK:
-        parse = _playback_ack
+    parse = parsers.get(kind)
     if parse is None:
-        raise error_codes.unknown_event(kind, (*_PARSERS, *((_PLAYBACK_ACK,) if playback else ())))
+        raise error_codes.unknown_event(kind, parsers)
     return parse(fields, event_id)
 
 
@@ -190,10 +207,20 @@ def _playback_ack(fields: Fields, event_id: str | None) -> PlaybackAck:
     )
 
 
+def _image_append(fields: Fields, event_id: str | None) -> InputImageAppend:
+    return InputImageAppend(
+        fields.required("image", text),
+        fields.optional("timestamp_ms", natural),
+        fields.optional("detail", option(DETAILS)) or "auto",
+        event_id,
+    )
+
+
+DETAILS = ("auto", "low", "high")
 MAX_RTP_TIMESTAMP = (1 << 32) - 1
 MAX_LATENCY_MS = 10_000
-_PLAYBACK_ACK = "playback.ack"
-_PARSERS: dict[str, Callable[[Fields, str | None], ClientEvent]] = {
+_Parsers = dict[str, Callable[[Fields, str | None], ClientEvent]]
+_PARSERS: _Parsers = {
     "session.update": lambda f, i: SessionUpdate(f.required("session", json_object), i),
     "input_audio_buffer.append": lambda f, i: InputAudioAppend(f.required("audio", audio), i),
     "input_audio_buffer.commit": lambda _, i: InputAudioCommit(i),
@@ -205,4 +232,14 @@ _PARSERS: dict[str, Callable[[Fields, str | None], ClientEvent]] = {
     "conversation.item.truncate": _truncate,
     "response.create": lambda f, i: ResponseCreate(f.optional("response", json_object) or {}, i),
     "response.cancel": lambda f, i: ResponseCancel(f.optional("response_id", identifier), i),
+}
+_PLAYBACK: _Parsers = {"playback.ack": _playback_ack}
+_VIDEO: _Parsers = {
+    "input_image_buffer.append": _image_append,
+    "input_image_buffer.clear": lambda _, i: InputImageClear(i),
+}
+_OPTED_IN: dict[tuple[bool, bool], _Parsers] = {
+    (playback, video): _PARSERS | (_PLAYBACK if playback else {}) | (_VIDEO if video else {})
+    for playback in (False, True)
+    for video in (False, True)
 }

@@ -120,6 +120,20 @@ def payload_too_big(path: str, maximum: int) -> ClientFault:
     return invalid_value(path, message)
 
 
+def not_a_frame(path: str, problem: str) -> ClientFault:
+    """A camera frame that cannot be looked at. `problem`: a sentence."""
+    message = f"Invalid {quoted(path)}. Expected a JPEG, PNG or WebP picture in base64. {problem}"
+    return invalid_value(path, message)
+
+
+def from_the_future(path: str, value: int, latest: int) -> ClientFault:
+    message = (
+        f"Invalid {quoted(path)}: {value} is more than 10 s ahead of the input audio, "
+        f"which ends at {latest} ms."
+    )
+    return invalid_value(path, message)
+
+
 def not_a_data_url(path: str) -> ClientFault:
     message = (
         f"Invalid {quoted(path)}. Expected a base64-encoded data URL of an image "
@@ -144,8 +158,13 @@ def unknown_voice(path: str, voice: str, known: Iterable[str]) -> ClientFault:
 
 
 def unsupported_extension(path: str, name: str) -> ClientFault:
-    message = f"The extension {quoted(name)} is known, but this server does not offer it yet."
+    message = f"The extension {quoted(name)} is known, but this server does not offer it."
     return invalid_value(path, message)
+
+
+def read_only(path: str) -> ClientFault:
+    """Sending back what the server said is no fault, and does not come here."""
+    return invalid_value(path, f"Invalid {quoted(path)}. It is the server's to say: leave it out.")
 
 
 def session_expired(minutes: int) -> ClientFault:

@@ -1,7 +1,7 @@
 """Extensions of the protocol that a client opts in to: by query string, or in the session object.
 
-`playback` is offered. `resume` and `video` are known names and refused, so that a client learns at once
-that it will not get them.
+`playback` is offered by every server, `video` by one that has eyes (`VideoOffer`). `resume` is a known name and refused, so
+that a client learns at once that it will not get it; so is `video` where there are no eyes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ from __future__ import annotations
 import msgspec
 
 from session_server.protocol import error_codes
-from session_server.protocol.values import Fields, Json, JsonObject, integer_between
+from session_server.protocol.values import (
+    Fields,
+    Json,
+    JsonObject,
+    boolean,
+    integer_between,
+    number_between,
+)
 
-_NOT_YET = ("resume", "video")
+_NAMES = ("playback", "video", "resume")
+
+MIN_FPS, MAX_FPS = 0.2, 10.0
+MIN_FRAMES, MAX_FRAMES = 1, 32
+MIN_PICTURE, MAX_PICTURE = 1_000, 1_000_000
+"""Bytes of one encoded frame."""
 
 
 class Playback(msgspec.Struct, frozen=True, gc=False):
@@ -22,34 +34,88 @@ class Playback(msgspec.Struct, frozen=True, gc=False):
     settle_ms: int = 500
 
 
+class Vision(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What the server's eyes are: `kind`, for a detector the number of kinds of object that it knows, and whether it reads text."""
+
+    kind: str
+    classes: int = 0
+    ocr: bool = False
+
+
+class VideoOffer(msgspec.Struct, frozen=True, gc=False):
+    """What a server offers: its eyes, and the most frames a second and bytes of a frame that a client may choose."""
+
+    vision: Vision
+    max_fps: float = MAX_FPS
+    max_bytes: int = MAX_PICTURE
+
+
+class Video(msgspec.Struct, frozen=True, gc=False):
+    """What a client chose of the video extension. `max_frames`: whose whole text a prompt may have; `max_bytes`: of one encoded
+    frame; `commentary`: the assistant may speak unasked when the picture changes; `report`: the client is told what was seen.
+    `vision` is the server's to say."""
+
+    vision: Vision
+    max_fps: float = 2.0
+    max_frames: int = 8
+    max_bytes: int = 180_000
+    commentary: bool = False
+    report: bool = False
+
+    def to_wire(self) -> JsonObject:
+        shown: JsonObject = msgspec.to_builtins(self)
+        return shown
+
+
 class Extensions(msgspec.Struct, frozen=True, gc=False):
     """What a session has opted in to; None: not."""
 
     playback: Playback | None = None
+    video: Video | None = None
 
     def to_wire(self) -> JsonObject:
         """Empty if there is nothing to show."""
-        return {} if self.playback is None else {"playback": msgspec.to_builtins(self.playback)}
+        shown: JsonObject = {}
+        if self.playback is not None:
+            shown["playback"] = msgspec.to_builtins(self.playback)
+        if self.video is not None:
+            shown["video"] = self.video.to_wire()
+        return shown
 
 
-def parse_extensions(query: str, *, path: str = "extensions") -> Extensions:
-    """The value of the query parameter: names between commas. A fault is an HTTP 400 before the upgrade."""
+def parse_extensions(
+    query: str,
+    offer: VideoOffer | None,
+    *,
+    current: Extensions = Extensions(),  # noqa: B008 - a frozen value
+    path: str = "extensions",
+) -> Extensions:
+    """The value of the query parameter, names between commas, over what is chosen already. A fault is an HTTP 400 before the
+    upgrade. `offer` None: no video."""
     names = {name.strip() for name in query.split(",")} - {""}
     merged: Json = {name: {} for name in sorted(names)}
-    return merge_extensions(Extensions(), merged, path)
+    return merge_extensions(current, merged, path, offer)
 
 
-def merge_extensions(current: Extensions, value: Json, path: str) -> Extensions:
+def merge_extensions(
+    current: Extensions, value: Json, path: str, offer: VideoOffer | None
+) -> Extensions:
     """`session.extensions` of an update; null for a name opts out."""
-    fields = Fields(value, path, ("playback", *_NOT_YET))
-    for name in _NOT_YET:
+    fields = Fields(value, path, _NAMES)
+    for name in ("resume",) if offer is not None else ("resume", "video"):
         if fields.get(name) is not None:
             raise error_codes.unsupported_extension(fields.path(name), name)
 
-    def playback(value: Json, path: str) -> Playback | None:
+    def playback(value: Json, path: str) -> Playback:
         return _merge_playback(current.playback or Playback(), value, path)
 
-    return Extensions(fields.merge("playback", current.playback, None, playback))
+    def video(value: Json, path: str) -> Video | None:
+        return None if offer is None else _merge_video(current.video, value, path, offer)
+
+    return Extensions(
+        fields.merge("playback", current.playback, None, playback),
+        fields.merge("video", current.video, None, video),
+    )
 
 
 def _merge_playback(now: Playback, value: Json, path: str) -> Playback:
@@ -63,4 +129,42 @@ def _merge_playback(now: Playback, value: Json, path: str) -> Playback:
         ms("ack_interval_ms", now.ack_interval_ms, default.ack_interval_ms, 20, 2000),
         ms("max_lead_ms", now.max_lead_ms, default.max_lead_ms, 100, 10_000),
         ms("settle_ms", now.settle_ms, default.settle_ms, 0, 5000),
+    )
+
+
+def _default_video(offer: VideoOffer) -> Video:
+    plain = Video(offer.vision)
+    fps, size = min(plain.max_fps, offer.max_fps), min(plain.max_bytes, offer.max_bytes)
+    return msgspec.structs.replace(plain, max_fps=fps, max_bytes=size)
+
+
+def _merge_video(chosen: Video | None, value: Json, path: str, offer: VideoOffer) -> Video:
+    default = _default_video(offer)
+    now = chosen or default
+    fields = Fields(value, path, Video.__struct_fields__)
+
+    def vision(value: Json, path: str) -> Vision:
+        """Clients send the session back that they were shown."""
+        if value != msgspec.to_builtins(offer.vision):
+            raise error_codes.read_only(path)
+        return offer.vision
+
+    merge = fields.merge
+    return Video(
+        merge("vision", now.vision, offer.vision, vision),
+        merge("max_fps", now.max_fps, default.max_fps, number_between(MIN_FPS, offer.max_fps)),
+        merge(
+            "max_frames",
+            now.max_frames,
+            default.max_frames,
+            integer_between(MIN_FRAMES, MAX_FRAMES),
+        ),
+        merge(
+            "max_bytes",
+            now.max_bytes,
+            default.max_bytes,
+            integer_between(MIN_PICTURE, offer.max_bytes),
+        ),
+        merge("commentary", now.commentary, default.commentary, boolean),
+        merge("report", now.report, default.report, boolean),
     )

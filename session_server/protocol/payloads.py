@@ -17,6 +17,7 @@ MAX_PAYLOAD = 15 * 1024 * 1024
 
 _MAX_ENCODED = MAX_PAYLOAD // 3 * 4 + 4
 _URL_SAFE = str.maketrans("-_", "+/")
+_JPEG_OR_PNG = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 _DATA_URL = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,", re.IGNORECASE)
 
 
@@ -37,6 +38,20 @@ def decode_base64(encoded: str, path: str) -> bytes:
 
 def audio(value: Json, path: str) -> bytes:
     return decode_base64(text(value, path), path)
+
+
+def camera_frame(encoded: str, path: str, most_bytes: int) -> bytes:
+    """An encoded picture of at most `most_bytes`. More than how it begins is not looked at."""
+    if encoded[:5].lower() == "data:":
+        raise error_codes.not_a_frame(path, "A data URL is not taken here.")
+    if len(encoded) > most_bytes // 3 * 4 + 4:
+        raise error_codes.payload_too_big(path, most_bytes)
+    data = decode_base64(encoded, path)
+    if len(data) > most_bytes:
+        raise error_codes.payload_too_big(path, most_bytes)
+    if not data.startswith(_JPEG_OR_PNG) and not (data[:4] == b"RIFF" and data[8:12] == b"WEBP"):
+        raise error_codes.not_a_frame(path, "What came begins like none of them.")
+    return data
 
 
 def image_data_url(value: Json, path: str) -> str:

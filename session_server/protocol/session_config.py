@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from session_server.protocol.extensions import Extensions
+from session_server.protocol.extensions import Extensions, Video, VideoOffer
 from session_server.protocol.tools import FunctionTool, ToolChoice
 from session_server.protocol.values import Json, JsonObject
 
@@ -192,22 +192,31 @@ class SessionConfig(msgspec.Struct, frozen=True):
         return self.type == REALTIME
 
     @property
+    def video(self) -> Video | None:
+        """The video extension, where it means anything: a session without responses has nobody who looks."""
+        return self.extensions.video if self.responds else None
+
+    @property
     def token_limit(self) -> int | None:
         """`max_output_tokens` as a number; None: no limit."""
         return self.max_output_tokens if isinstance(self.max_output_tokens, int) else None
 
 
 class SessionRules(msgspec.Struct, frozen=True):
-    """What holds for all sessions of a server: its voices, and where a cleared field goes back to."""
+    """What holds for all sessions of a server: its voices, where a cleared field goes back to, and what it offers of the video
+    extension (None: it has no eyes)."""
 
     voices: Voices
     defaults: SessionConfig
+    video: VideoOffer | None = None
 
 
-def session_rules(voices: Voices, *, instructions: str = "") -> SessionRules:
+def session_rules(
+    voices: Voices, *, instructions: str = "", video: VideoOffer | None = None
+) -> SessionRules:
     """Rules with the protocol's defaults."""
     output = AudioOutput(voice=voices.default)
-    return SessionRules(voices, SessionConfig(instructions=instructions, output=output))
+    return SessionRules(voices, SessionConfig(instructions=instructions, output=output), video)
 
 
 def to_wire(

@@ -150,7 +150,7 @@ def _merge(config: SessionConfig, fields: Fields, rules: SessionRules) -> Sessio
         return _merge_audio(config, value, path, rules)
 
     def extensions(value: Json, path: str) -> Extensions:
-        return merge_extensions(config.extensions, value, path)
+        return merge_extensions(config.extensions, value, path, rules.video)
 
     merge = fields.merge
     sound = merge("audio", (config.input, config.output), (default.input, default.output), audio)

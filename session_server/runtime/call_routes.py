@@ -68,7 +68,7 @@ class CallRoutes:
 
     async def call(self, request: web.Request) -> web.Response:
         """`POST /v1/realtime/calls`: an offer; the answer."""
-        context = context_of(request, await self._identify(request))
+        context = context_of(request, await self._identify(request), self.rules.video)
         if request.content_type == SDP:
             sdp, session = await request.read(), None
         elif request.content_type == FORM:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from session_server.protocol import error_codes
-from session_server.protocol.extensions import parse_extensions
+from session_server.protocol.extensions import VideoOffer, parse_extensions
 from session_server.protocol.values import JsonObject
 from session_server.transports.base import Outbox, TalkingEndpoint
 
@@ -36,8 +36,11 @@ MakeEndpoint = Callable[[Outbox, ConnectionContext], TalkingEndpoint]
 """Makes the session of one connection."""
 
 
-def context_of(request: web.Request, session: JsonObject | None) -> ConnectionContext:
-    """What the URL says; raises ClientFault, HTTP 400. `session`: of the client's key. The session id comes with admission."""
+def context_of(
+    request: web.Request, session: JsonObject | None, offer: VideoOffer | None
+) -> ConnectionContext:
+    """What the URL says; raises ClientFault, HTTP 400. `session`: of the client's key. `offer`: of the server's video extension.
+    The session id comes with admission."""
     query = request.query
     model = query.get("model") or None
     if model is not None and len(model) > _MAX_NAME:
@@ -46,7 +49,7 @@ def context_of(request: web.Request, session: JsonObject | None) -> ConnectionCo
     if intent not in (None, "transcription", "conversation"):
         raise error_codes.not_an_option("intent", intent, ("transcription",))
     names = query.get("extensions", "")
-    parse_extensions(names)
+    parse_extensions(names, offer)
     return ConnectionContext(
         session_id="",
         model=model,

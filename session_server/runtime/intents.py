@@ -32,6 +32,7 @@ Simple = (
     | wire.ItemTruncate
     | wire.ResponseCancel
     | wire.PlaybackAck
+    | wire.InputImageClear
 )
 """Client events that need nothing but themselves to be understood."""
 
@@ -44,7 +45,7 @@ def core_settings(
     sees: bool = False,
 ) -> settings.SessionSettings:
     """The part of the effective session that the core acts on."""
-    playback = config.extensions.playback
+    playback, video = config.extensions.playback, config.video
     return settings.SessionSettings(
         turn_detection=_turn_detection(config.input.turn_detection, config.responds),
         instructions=config.instructions,
@@ -59,6 +60,11 @@ def core_settings(
         if playback is None
         else settings.PlaybackExtension(
             playback.ack_interval_ms, playback.max_lead_ms, playback.settle_ms
+        ),
+        video=None
+        if video is None
+        else settings.VideoExtension(
+            video.max_fps, video.max_frames, video.commentary, video.report
         ),
         server_plays=server_plays,
         hearing=hearing,
@@ -201,6 +207,8 @@ def core_event(event: Simple, new_id: NewId, rate_of: Callable[[str], int]) -> e
             return events.ItemTruncated(item_id, index, end_ms, event_id)
         case wire.ResponseCancel(response_id, event_id):
             return events.ResponseCancelled(response_id, event_id)
+        case wire.InputImageClear(event_id):
+            return events.FramesCleared(event_id)
         case wire.PlaybackAck():
             return _ack(event, rate_of(event.item_id))
         case _:

@@ -78,7 +78,7 @@ class RealtimeRoutes:
                 "The beta dialect is not supported: connect without the 'OpenAI-Beta' header.",
             )
         key = identity.session
-        context = context_of(request, None if key is None else key.session)
+        context = context_of(request, None if key is None else key.session, self.rules.video)
         response = websocket_response(websocket_limits(self.config))
         if not response.can_prepare(request):
             return failure(

@@ -72,7 +72,8 @@ class SessionFactory:
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
         session, model = parse_first_session(context.session, self._default)
         if context.extensions:
-            extensions = parse_extensions(",".join(context.extensions))
+            names, offer = ",".join(context.extensions), self._default.video
+            extensions = parse_extensions(names, offer, current=session.extensions)
             session = msgspec.structs.replace(session, extensions=extensions)
         if context.intent == wire.TRANSCRIPTION:
             session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)

@@ -243,6 +243,8 @@ class SessionTask:
                 self._request(response, event_id)
             case wire.ItemCreate():
                 self._create_item(event)
+            case wire.InputImageAppend():
+                pass  # not offered yet
             case wire.PlaybackAck():
                 self._feed(self._understood(self._voice.located(event)))
             case wire.InputAudioClear():

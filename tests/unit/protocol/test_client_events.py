@@ -15,6 +15,8 @@ pytestmark = pytest.mark.unit
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 ACK = {"type": "playback.ack", "response_id": "r", "item_id": "i"}
+FRAME = {"type": "input_image_buffer.append", "image": "AAAA"}
+CLEAR = {"type": "input_image_buffer.clear"}
 
 
 def send(event: object, **options) -> ce.ClientEvent:
@@ -247,3 +249,59 @@ class TestPlaybackAck:
 
     def test_other_unknown_types_stay_unknown(self, fault_of):
         assert fault_of(send, {"type": "playback.nack"}, playback=True).code == "invalid_event"
+
+
+class TestVideo:
+    """Events of the video extension."""
+
+    @pytest.mark.parametrize(
+        ("event", "want"),
+        [
+            (FRAME, ce.InputImageAppend("AAAA", None, "auto", "e")),
+            (
+                {**FRAME, "timestamp_ms": 0, "detail": None},
+                ce.InputImageAppend("AAAA", 0, "auto", "e"),
+            ),
+            (
+                {**FRAME, "timestamp_ms": 1500.0, "detail": "high"},
+                ce.InputImageAppend("AAAA", 1500, "high", "e"),
+            ),
+            (
+                {**FRAME, "detail": "low", "invented": 1},
+                ce.InputImageAppend("AAAA", None, "low", "e"),
+            ),
+            (CLEAR, ce.InputImageClear("e")),
+        ],
+    )
+    def test_with_the_extension_they_are_decoded(self, event, want):
+        assert send({**event, "event_id": "e"}, video=True) == want
+
+    @pytest.mark.parametrize("event", [FRAME, CLEAR])
+    @pytest.mark.parametrize("options", [{}, {"playback": True}])
+    def test_without_it_they_are_unknown(self, event, options, fault_of):
+        fault = fault_of(send, {**event, "event_id": "e"}, **options)
+        assert (fault.code, fault.param, fault.event_id) == ("invalid_event", "type", "e")
+        assert "input_image_buffer.clear', '" not in fault.message
+
+    def test_an_unknown_event_is_told_of_them(self, fault_of):
+        fault = fault_of(send, {"type": "x"}, video=True)
+        assert "'input_image_buffer.append'" in fault.message
+        assert "'playback.ack'" not in fault.message
+
+    @pytest.mark.parametrize(
+        ("event", "code", "param"),
+        [
+            ({"type": FRAME["type"]}, "missing_required_parameter", "image"),
+            ({**FRAME, "image": None}, "invalid_type", "image"),
+            ({**FRAME, "image": [1]}, "invalid_type", "image"),
+            ({**FRAME, "timestamp_ms": -1}, "integer_below_min_value", "timestamp_ms"),
+            ({**FRAME, "timestamp_ms": 2**60}, "integer_above_max_value", "timestamp_ms"),
+            ({**FRAME, "timestamp_ms": 1.5}, "invalid_type", "timestamp_ms"),
+            ({**FRAME, "timestamp_ms": "0"}, "invalid_type", "timestamp_ms"),
+            ({**FRAME, "detail": "highest"}, "invalid_value", "detail"),
+            ({**FRAME, "detail": 3}, "invalid_type", "detail"),
+        ],
+    )
+    def test_each_fault_names_its_field(self, event, code, param, fault_of):
+        fault = fault_of(send, event, video=True)
+        assert (fault.code, fault.param) == (code, param)

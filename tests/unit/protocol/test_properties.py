@@ -12,14 +12,17 @@ from session_server.errors import ClientFault
 from session_server.protocol import server_events as se
 from session_server.protocol.client_events import (
     _PARSERS,
+    _PLAYBACK,
+    _VIDEO,
     ItemCreate,
     ResponseCreate,
     SessionUpdate,
     decode_client_event,
 )
+from session_server.protocol.extensions import VideoOffer, Vision
 from session_server.protocol.frames import MAX_FRAME, encode
 from session_server.protocol.items import item, item_or_reference
-from session_server.protocol.payloads import decode_base64
+from session_server.protocol.payloads import camera_frame, decode_base64
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.session_config import session_rules, to_wire, voices
 from session_server.protocol.session_merge import apply_update, initial_config
@@ -29,13 +32,16 @@ pytestmark = pytest.mark.property
 given_any = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Examples are small, but the machine may be busy."""
 
-RULES = session_rules(voices(["heart", "bella"]))
+RULES = session_rules(
+    voices(["heart", "bella"]), video=VideoOffer(Vision("detector", classes=80, ocr=True), 5.0)
+)
 WORDS = [
     "type", "audio", "input", "output", "format", "rate", "turn_detection", "threshold", "eagerness", "voice", "speed",
     "id", "item", "item_id", "content", "role", "text", "transcript", "image_url", "tools", "name", "parameters",
     "tool_choice", "metadata", "extensions", "playback", "truncation", "retention_ratio", "token_limits", "prompt",
     "tracing", "variables", "include", "reasoning", "effort", "transcription", "noise_reduction", "max_output_tokens",
     "output_modalities", "instructions", "response", "session", "conversation", "event_id", "audio_end_ms",
+    "video", "vision", "max_fps", "max_frames", "max_bytes", "commentary", "report", "image", "timestamp_ms", "detail",
     "content_index", "played_ms", "response_id", "call_id", "arguments", "silence_duration_ms", "idle_timeout_ms",
 ]  # fmt: skip
 VALUES = [
@@ -82,7 +88,17 @@ updates = some(
     prompt=some(id=st.text(max_size=3), variables=any_object),
     truncation=some(type=st.just("retention_ratio"), retention_ratio=st.floats(0, 1)),
     reasoning=some(effort=st.just("low")),
-    extensions=some(playback=some(ack_interval_ms=st.integers(20, 2000))),
+    extensions=some(
+        playback=some(ack_interval_ms=st.integers(20, 2000)),
+        video=some(
+            max_fps=st.floats(0.2, 5),
+            max_frames=st.integers(1, 32),
+            max_bytes=st.integers(1000, 1_000_000),
+            commentary=st.booleans(),
+            report=st.booleans(),
+            vision=st.just({"kind": "detector", "classes": 80, "ocr": True}),
+        ),
+    ),
     audio=some(
         input=some(
             format=formats,
@@ -108,17 +124,17 @@ def outcome(function, *args, **options):
 @given_any
 @given(st.text() | st.binary() | any_json.map(json.dumps))
 def test_any_frame_is_an_event_or_a_fault(frame):
-    event, fault = outcome(decode_client_event, frame, playback=True)
+    event, fault = outcome(decode_client_event, frame, playback=True, video=True)
     assert (event is None) == (fault is not None)
     if fault is not None:
         assert len(encode(se.error_of(fault, "e"))) < MAX_FRAME
 
 
 @given_any
-@given(st.sampled_from([*_PARSERS, "playback.ack"]), any_object)
+@given(st.sampled_from([*_PARSERS, *_PLAYBACK, *_VIDEO]), any_object)
 def test_any_object_with_a_known_type_is_an_event_or_a_fault_with_its_id(kind, fields):
     frame = json.dumps({**fields, "type": kind, "event_id": "mine"})
-    event, fault = outcome(decode_client_event, frame, playback=True)
+    event, fault = outcome(decode_client_event, frame, playback=True, video=True)
     assert (event or fault).event_id == "mine"
 
 
@@ -210,6 +226,16 @@ def test_any_text_is_base64_or_a_fault(text):
         assert len(decoded) == len(text.rstrip("=")) * 3 // 4
     else:
         assert fault.code == "invalid_value"
+
+
+@given_any
+@given(st.text(alphabet="ABab01+/-_= \n,é/9jiVBORUkdGR", max_size=24), st.integers(0, 20))
+def test_any_text_is_a_camera_frame_within_its_limit_or_a_fault(text, most):
+    frame, fault = outcome(camera_frame, text, "image", most)
+    if fault is None:
+        assert len(frame) <= most
+    else:
+        assert (fault.code, fault.param) == ("invalid_value", "image")
 
 
 @given_any

@@ -120,6 +120,8 @@ OURS = [
     se.PlaybackAcknowledged("e", None, "r", "i", 0, True, "clamped", 1, 2, 3, 4, False),
     se.PlaybackMute("e", "r", 3, True),
     se.PlaybackPlay("e", "r", 3),
+    se.InputImageCleared("e"),
+    se.InputImageSeen("e", 1200, "change", {"objects": [], "texts": None, "light": "dark"}),
 ]
 
 
