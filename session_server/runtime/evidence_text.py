@@ -40,6 +40,13 @@ def described(evidence: VisualEvidence) -> str:
     return " ".join(parts)
 
 
+def sure_kinds(evidence: VisualEvidence) -> tuple[str, ...]:
+    """Of what is surely there, one for each object, sorted; none of a picture in which nothing can be made out."""
+    if evidence.light == "dark":
+        return ()
+    return tuple(sorted(seen.kind for seen in evidence.objects if seen.sure))
+
+
 def report(evidence: VisualEvidence) -> str:
     """All of it, as JSON."""
     return msgspec.json.encode(evidence).decode()

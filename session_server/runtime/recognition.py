@@ -3,6 +3,10 @@
 Owns the work items that are under way. Every one gets exactly one answer (a result or WorkFailed), unless it was
 cancelled. Under load partial recognitions go first: a newer recognition of the same session takes the place of a
 partial that has not started (`superseded`), and one that is past its due time when it would start is dropped (`late`).
+
+Camera frames are refused rather than kept waiting (`overloaded`): where the stage is behind by more than `MOST_WAIT_NS`, and while the
+session has one under way. So each session has one in the queue at most, all with the same time to their due time: the stage takes
+them in the order of their arrival, which is round robin among the sessions that want more than there is.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from engines.base import (
     VisualEvidence,
 )
 from session_server.media import NS_PER_S
-from session_server.runtime.evidence_text import described, report
+from session_server.runtime.evidence_text import described, report, sure_kinds
 from session_server.runtime.messages import (
     JudgeTurn,
     LookAt,
@@ -39,6 +43,9 @@ from session_server.scheduler.work import Kind, WorkItem
 MOST_PICTURE_BYTES = 64 << 20
 """Of one session's pictures that wait to be looked at."""
 
+MOST_WAIT_NS = NS_PER_S
+"""Of the picture that has waited longest: beyond it no camera frame is taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Work:
@@ -48,6 +55,7 @@ class _Work:
     arrived_ns: int
     due_ns: int
     picture_bytes: int = 0
+    camera: bool = False
 
 
 class RecognitionLane:
@@ -57,6 +65,7 @@ class RecognitionLane:
         self._stages = stages
         self._deliver = deliver
         self._works: dict[str, dict[str, _Work]] = {}
+        self._pictures: dict[JobKey, _Work] = {}
         self._last_asr_ns: dict[str, int] = {}
 
     def recognise(self, request: Recognise, now: int) -> None:
@@ -75,8 +84,30 @@ class RecognitionLane:
         self._add(Stage.TURN, request.session, request.work_id, job, False, request.due_ns, now)
 
     def look(self, request: LookAt, now: int) -> None:
-        job = PictureJob(request.picture)
-        self._add(Stage.VISION, request.session, request.work_id, job, False, request.due_ns, now)
+        """A picture of an item waits its turn; a camera frame does not, since there will be a newer one."""
+        job = PictureJob(request.picture, request.read)
+        session, work_id = request.session, request.work_id
+        if request.camera and (reason := self._no_room(session, now)):
+            key = JobKey(session, work_id)
+            work = _Work(key, Stage.VISION, False, now, request.due_ns)
+            self._answer_failed(work, "overloaded", reason)
+            return
+        self._add(
+            Stage.VISION, session, work_id, job, False, request.due_ns, now, camera=request.camera
+        )
+
+    def _no_room(self, session: str, now: int) -> str:
+        """Why no camera frame of this session is taken now."""
+        if any(work.camera for work in self._works.get(session, {}).values()):
+            return "a frame of this session is being looked at"
+        runner = self._stages.runners.get(Stage.VISION)
+        if runner is None:
+            return ""
+        waits = (work for work in self._pictures.values() if not runner.is_started(work.key))
+        oldest = next(waits, None)  # they stand in the order of their arrival
+        if oldest is not None and now - oldest.arrived_ns > MOST_WAIT_NS:
+            return "pictures have waited for more than a second"
+        return ""
 
     def cancel(self, session: str, work_id: str) -> None:
         """Nobody wants this answer any more. Idempotent."""
@@ -112,9 +143,10 @@ class RecognitionLane:
         partial: bool,
         due_ns: int,
         now: int,
+        camera: bool = False,
     ) -> None:
         size = len(job.data) if isinstance(job, PictureJob) else 0
-        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns, size)
+        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns, size, camera)
         runner = self._stages.runners.get(stage)
         if runner is None:
             self._answer_failed(work, "unsupported", f"this server has no {stage.value} stage")
@@ -129,6 +161,8 @@ class RecognitionLane:
             )
             return
         self._works.setdefault(session, works)[work_id] = work
+        if stage is Stage.VISION:
+            self._pictures[work.key] = work
         kind = Kind.PARTIAL if partial else Kind.FINAL
         step_ns = self._stages.estimates.single_ns(stage)
         runner.submit(work.key, job, self)
@@ -147,8 +181,9 @@ class RecognitionLane:
             case TurnJudgement(probability):
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
             case VisualEvidence() as evidence:
-                said, full = described(evidence), report(evidence)
-                self._settle(work, PictureSeen(work.key.session, work.key.work, said, full), now)
+                said, full, kinds = described(evidence), report(evidence), sure_kinds(evidence)
+                seen = PictureSeen(work.key.session, work.key.work, said, full, kinds)
+                self._settle(work, seen, now)
             case UnseenPicture(reason):
                 self._fail(work, "invalid_value", reason)
             case _ if result.finished:
@@ -191,4 +226,6 @@ class RecognitionLane:
         work = works.pop(work_id, None) if works is not None else None
         if works is not None and not works:
             del self._works[session]
+        if work is not None:
+            self._pictures.pop(work.key, None)
         return work

@@ -30,6 +30,8 @@ PARTIAL_DUE_MS = 400
 FINAL_DUE_MS = 150
 JUDGEMENT_DUE_MS = 150
 PICTURE_DUE_MS = 500
+FRAME_DUE_MS = 300
+"""Of the camera: what an answer waits for a fresh one."""
 
 
 def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> messages.ToHost:
@@ -74,6 +76,14 @@ def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> 
             return messages.Fence(session, lane, epoch)
 
 
+def look_at_frame(
+    session: str, command: actions.LookAtFrame, picture: bytes, now: int
+) -> messages.LookAt:
+    """The message that has a camera frame looked at; its bytes are the shell's to find."""
+    due = now + FRAME_DUE_MS * NS_PER_MS
+    return messages.LookAt(session, command.work_id, picture, due, command.read, camera=True)
+
+
 def _prompt(
     entries: tuple[actions.PromptMessage, ...], audio: InputAudio
 ) -> tuple[messages.PromptMessage, ...]:
@@ -83,9 +93,17 @@ def _prompt(
         sound = None if m.audio is None else _sound(m.audio, audio)
         if sound or m.content:
             prompt.append(
-                messages.PromptMessage(m.role, m.content, m.kind, m.name, sound or None, m.pictures)
+                messages.PromptMessage(
+                    m.role, m.content, m.kind, m.name, sound or None, m.pictures, _view(m.camera)
+                )
             )
     return tuple(prompt)
+
+
+def _view(camera: actions.CameraView | None) -> messages.CameraView | None:
+    if camera is None:
+        return None
+    return messages.CameraView(camera.report, camera.age_ms, camera.earlier)
 
 
 def _sound(said: actions.UserAudio, audio: InputAudio) -> bytes:
@@ -138,7 +156,7 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
         case messages.TurnJudged():
             return events.TurnJudged(message.work_id, message.probability)
         case messages.PictureSeen():
-            return events.PictureSeen(message.work_id, message.text, message.report)
+            return events.PictureSeen(message.work_id, message.text, message.report, message.kinds)
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)
         case messages.Clause():

@@ -102,6 +102,7 @@ def graph(
     without: tuple[str, ...] = (),
     thinker: str = "sim.thinker",
     in_processes: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (),
 ) -> Graph:
     room = {"token": 256, "clause": 2, "chunk": 2, **(capacity or {})}
     stages = {
@@ -112,7 +113,7 @@ def graph(
             "placement": "process" if name in in_processes else "thread",
             "options": {**_BRIEF.get(name, {}), "max_batch": 8, **(options or {}).get(name, {})},
         }
-        for name in STAGES
+        for name in (*STAGES, *extra)
         if name not in without
     }
     edges = [

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from engines.base import SeenObject, VisualEvidence
-from session_server.runtime.evidence_text import described
+from session_server.runtime.evidence_text import described, sure_kinds
 
 pytestmark = pytest.mark.unit
 
@@ -58,3 +58,12 @@ def test_no_kind_is_named_that_was_not_seen(objects: list[tuple[str, str, bool]]
         sure = any(k == kind and certain for k, _, certain in objects)
         assert (f" {kind} (" in text) == sure
         assert (kind in text) == any(k == kind for k, _, _ in objects)
+
+
+@pytest.mark.parametrize(("light", "kinds"), [("dim", ("cat", "dog", "dog")), ("dark", ())])
+def test_the_kinds_are_of_what_is_said_to_be_there(light, kinds):
+    objects = tuple(
+        SeenObject(kind, "left", sure, BOX)
+        for kind, sure in (("dog", True), ("cat", True), ("tie", False), ("dog", True))
+    )
+    assert sure_kinds(VisualEvidence(objects, None, (), light, 640, 480)) == kinds
