@@ -1,4 +1,3 @@
-import io
 import struct
 import zlib
 
@@ -8,38 +7,9 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from engines.vision.picture import LONGEST, MOST_BYTES, BadPicture, decoded
+from tests.encoded_pictures import encoded, half_red, huge_png
 
 pytestmark = pytest.mark.unit
-
-
-def encoded(image: Image.Image, form: str = "JPEG", **options: object) -> bytes:
-    out = io.BytesIO()
-    image.save(out, form, **options)
-    return out.getvalue()
-
-
-def half_red(width: int = 100, height: int = 60) -> Image.Image:
-    """Red on the left, blue on the right."""
-    image = Image.new("RGB", (width, height), "blue")
-    image.paste("red", (0, 0, width // 2, height))
-    return image
-
-
-def huge_png(width: int, height: int) -> bytes:
-    """A header that promises a picture, and nearly nothing behind it."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
-        + chunk(b"IEND", b"")
-    )
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF"])
