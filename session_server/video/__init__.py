@@ -1,0 +1,1 @@
+"""Camera frames: decoding, the change gate, time stamps."""
