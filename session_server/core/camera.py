@@ -29,7 +29,7 @@ from session_server.core.events import FrameAlike, FrameTaken, PictureSeen
 from session_server.core.settings import VideoExtension
 from session_server.core.video_window import FORCED, Evidence, VideoWindow, belongs
 from session_server.core.works import Work, Works
-from session_server.media import INPUT_RATE, NS_PER_S, samples_to_ms
+from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S, samples_to_ms
 
 LEAST_FPS = 0.2
 OVERLOAD_NS = NS_PER_S
@@ -143,9 +143,7 @@ class Camera:
         if look is None:
             return
         self._measure(self._context.now - look.began_ns)
-        frame = look.frame
-        unchanged = self._taken is not None and self._taken.frame == frame.frame
-        holds_ns = self._alike_ns if unchanged else frame.captured_ns
+        frame, holds_ns = look.frame, self._holds_ns(look.frame)
         self.window.add(Evidence(frame, event.text, event.report, event.kinds, look.read, holds_ns))
         chosen = self._chosen()
         if chosen is not None and chosen.report:
@@ -255,7 +253,7 @@ class Camera:
         if not self.is_on or not self.window.alive:
             return False
         look, evidence = self._look, self.window.of_turn(until_sample)
-        if look is not None and belongs(look.frame, until_sample):
+        if look is not None and belongs(look.frame, until_sample) and self._is_fresh(look.frame):
             if evidence is None or evidence.frame.frame < look.frame.frame:
                 return True
             if look.read and not evidence.read:
@@ -265,6 +263,15 @@ class Camera:
         if look is None or look.frame.reason != FORCED:
             self._want()
         return True
+
+    def _is_fresh(self, frame: FrameTaken) -> bool:
+        fresh_ns = self._context.params.camera_fresh_ms * NS_PER_MS
+        return self._context.now - self._holds_ns(frame) <= fresh_ns
+
+    def _holds_ns(self, frame: FrameTaken) -> int:
+        """Capture of the newest frame that looked like it."""
+        unchanged = self._taken is not None and self._taken.frame == frame.frame
+        return self._alike_ns if unchanged else frame.captured_ns
 
     def _chosen(self) -> VideoExtension | None:
         return self._context.settings.video

@@ -35,22 +35,23 @@ class Commentary:
         chosen, newest = self._context.settings.video, self._window.newest()
         if chosen is None or not chosen.commentary or newest is None or not self._window.alive:
             return None
+        kinds = newest.kinds
         if self._told is None:
-            self._told = newest.kinds
-        if newest.kinds == self._told:
+            self._told = kinds
+        if kinds is None or self._told is None or kinds == self._told:
             self._changed = None
             return None
-        if newest.kinds != self._changed:
-            self._changed, self._since_ns = newest.kinds, newest.frame.captured_ns
+        if kinds != self._changed:
+            self._changed, self._since_ns = kinds, newest.frame.captured_ns
         lasted_ns = newest.holds_ns - self._since_ns
         if lasted_ns < PERSIST_NS or self._context.now < self._not_before_ns:
             return None
-        before, after = Counter(self._told), Counter(newest.kinds)
+        before, after = Counter(self._told), Counter(kinds)
         self.told()
         parts = [
-            f"{name}: {', '.join(sorted(kinds.elements()))}"
-            for name, kinds in (("came", after - before), ("left", before - after))
-            if kinds
+            f"{name}: {', '.join(sorted(those.elements()))}"
+            for name, those in (("came", after - before), ("left", before - after))
+            if those
         ]
         return f"[Camera change: {'; '.join(parts)}] {WORDS}"
 

@@ -152,12 +152,12 @@ class TurnJudged(Value, frozen=True):
 
 class PictureSeen(Value, frozen=True):
     """What is in a picture: as a prompt says it, and as the engines report it. `kinds`: of what is surely there, one for each
-    object, sorted."""
+    object, sorted; None: the engine names no kinds, and the text stands for the picture itself."""
 
     work_id: str
     text: str
     report: str = ""
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] | None = ()
 
 
 class WorkFailed(Value, frozen=True):

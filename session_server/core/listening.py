@@ -276,7 +276,8 @@ class Listening:
         end = min(max(end, utterance.voiced_end), self._buffer.end)
         respond = self._context.settings.turn_detection.create_response
         self.close_speech(utterance, end)
-        self._turns.commit(utterance.item_id, utterance.start, end, respond)
+        until = utterance.voiced_end
+        self._turns.commit(utterance.item_id, utterance.start, end, respond, until)
         if respond and self._turn.state is TurnState.LISTENING and not self._responses.busy:
             # it had no words, and its response is over already: what follows an answer follows it
             self._turn.apply(TurnEvent.ANSWER_STARTED)

@@ -115,6 +115,7 @@ class Session:
             context, self._works, self._responses, self._buffer, self._turns, self._listening,
             self._truncation,
         )  # fmt: skip
+        self._camera.settings_changed()
         self._idle_spent = False
         self._idle_from_ms = 0
         if params.max_session_ms:

@@ -156,8 +156,11 @@ class UserTurns:
 
     # -- the end of turn
 
-    def commit(self, item_id: str, start: int, end: int, respond: bool) -> None:
-        """Make a user item of the input `start..end`; its words may be known, awaited, or to be asked for."""
+    def commit(
+        self, item_id: str, start: int, end: int, respond: bool, heard_until: int | None = None
+    ) -> None:
+        """Make a user item of the input `start..end`; its words may be known, awaited, or to be asked for. `heard_until`: where its
+        speech ended, if that is known."""
         self.draft_is_stale()
         ahead, self.ahead = self.ahead, None
         text = None if ahead is None else ahead.text
@@ -168,13 +171,15 @@ class UserTurns:
         self.add_item(Message(item_id, Role.USER, ItemStatus.COMPLETED, (content,)), committed=True)
         self._buffer.drop_before(end)
         self._responses.spoken.fix_texts()
-        self._respond(item_id, ahead, end, respond)
+        self._respond(item_id, ahead, heard_until, respond)
         if text is not None:
             self._announce_words(item_id, 0, text, end - start)
         elif not words and self._context.settings.transcribe:
             self._context.emit(AnnounceTranscriptFailed(item_id, 0, "unsupported", _NO_WORDS))
 
-    def _respond(self, item_id: str, ahead: Ahead | None, end: int, respond: bool) -> None:
+    def _respond(
+        self, item_id: str, ahead: Ahead | None, heard_until: int | None, respond: bool
+    ) -> None:
         if ahead is not None and ahead.draft is not None:
             free = self._responses.active is None and not self._responses.draining
             if respond and free:
@@ -184,7 +189,7 @@ class UserTurns:
                 return
             self._drop_draft(ahead)
         if respond:
-            until = end if ahead is None else ahead.end
+            until = heard_until if ahead is None else ahead.end
             self._responses.create_for_turn(self._context.now, item_id, until)
 
     def add_item(self, item: Message, committed: bool) -> None:

@@ -24,6 +24,8 @@ WHOLE_NS = 16 * NS_PER_S
 """Evidence that is older is a line."""
 MOST_LINES = 30
 LINES_IN_PROMPT = 6
+PICTURES_IN_PROMPT = 3
+"""Of the past, where each is hundreds of tokens."""
 FORCED = "forced"
 
 
@@ -34,7 +36,7 @@ class Evidence:
     frame: FrameTaken
     text: str
     report: str
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...] | None
     read: bool
     holds_ns: int
 
@@ -42,7 +44,7 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class _Line:
     captured_ns: int
-    kinds: tuple[str, ...]
+    said: str
 
 
 class VideoWindow:
@@ -82,8 +84,9 @@ class VideoWindow:
             len(self._whole) > 1 and self._whole[0].frame.captured_ns < oldest
         ):
             gone = self._whole.popleft()
-            if not self._lines or self._lines[-1].kinds != gone.kinds:
-                self._lines.append(_Line(gone.frame.captured_ns, gone.kinds))
+            line = _line(gone)
+            if gone.kinds is not None and (not self._lines or self._lines[-1].said != line.said):
+                self._lines.append(line)
 
     # -- what is known
 
@@ -172,13 +175,14 @@ class VideoWindow:
         newest = self.newest()
         if newest is None:
             return ()
-        past = [*self._lines, *(_Line(e.frame.captured_ns, e.kinds) for e in self._whole)]
+        past = [*self._lines, *map(_line, self._whole)]
+        most = LINES_IN_PROMPT if newest.kinds is not None else PICTURES_IN_PROMPT
         lines: list[str] = []
-        after = newest.kinds if self.alive else None
+        after = _line(newest).said if self.alive else None
         for line in reversed(past):
-            if line.kinds != after and len(lines) < LINES_IN_PROMPT:
-                lines.append(f"{_age(self._since_ms(line.captured_ns))}: {counted(line.kinds)}")
-            after = line.kinds
+            if line.said != after and len(lines) < most:
+                lines.append(f"{_age(self._since_ms(line.captured_ns))}: {line.said}")
+            after = line.said
         return tuple(reversed(lines))
 
     def _since_ms(self, instant: int) -> int:
@@ -190,7 +194,13 @@ def belongs(frame: FrameTaken, until_sample: int | None) -> bool:
     return until_sample is None or frame.at_sample <= until_sample or frame.reason == FORCED
 
 
-def counted(kinds: tuple[str, ...]) -> str:
+def _line(evidence: Evidence) -> _Line:
+    kinds = evidence.kinds
+    said = evidence.text if kinds is None else _counted(kinds)
+    return _Line(evidence.frame.captured_ns, said)
+
+
+def _counted(kinds: tuple[str, ...]) -> str:
     """ "2 person, 1 dog"; `kinds` is sorted."""
     if not kinds:
         return "nothing of the known kinds"

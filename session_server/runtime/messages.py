@@ -179,7 +179,7 @@ class PictureSeen(Message, frozen=True, tag=True):
     work_id: str
     text: str
     report: str
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] | None = ()
 
 
 class WorkFailed(Message, frozen=True, tag=True):
