@@ -20,10 +20,10 @@ ORPHANED = 3
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with_parent(descriptor: int, *, thread_stays: bool) -> None:
-    """`descriptor`: a socket whose other end the parent alone has. `thread_stays`: the parent's thread that began this process lives
-    for as long as the process is wanted. Only then Linux is asked, which counts the end of that thread as the parent's."""
-    if thread_stays and sys.platform == "linux":
+def end_with_parent(descriptor: int) -> None:
+    """`descriptor`: a socket whose other end the parent alone has. The parent's thread that began this process must live for as long
+    as the process is wanted: Linux counts its end as the parent's."""
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     watch = threading.Thread(target=_watch, args=(descriptor,), name="parent", daemon=True)
     watch.start()

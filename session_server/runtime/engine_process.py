@@ -1,8 +1,8 @@
-"""A stage's own process, as the server sees it: how it begins, what it says, how it ends.
+"""An engine's own process, as the server sees it: how it begins, what it says, how it ends.
 
 Owns the process and this end of the channel. A fresh interpreter is executed, never a fork of this one: engines have threads. It has
-nothing that outlives it: arenas without names, and no end that takes longer than END_S, stopped or hung as it may be. Everything but
-`kill` is called on the thread that began it (see `end_with_parent`).
+nothing that outlives it: arenas without names, and no end that takes longer than END_S, stopped or hung as it may be. The thread that
+begins it has to live for as long as it is wanted (see `end_with_parent`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Protocol
 
-from engines.base import SteppedEngine
 from session_server.runtime.arena import Arena
 from session_server.runtime.bulk_channel import BulkChannel
 
-LOAD, STOP = "load", "stop"
+STOP = "stop"
 END_S = 3.0
 """For the step under way and the engine's close; then it is killed."""
-_MODULE = "session_server.runtime.stage_process"
+_MODULE = "session_server.runtime.engine_child"
 
 
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """The first message to it. `niceness`: what it gives way by on a busy machine."""
+class Birth(Protocol):
+    """The first message to it: picklable."""
 
-    name: str
-    create: Callable[[], SteppedEngine]
-    niceness: int
+    @property
+    def name(self) -> str:
+        """For whoever lists processes."""
+        ...
+
+    def serve(self, channel: BulkChannel) -> None:
+        """All that the process does; it returns when STOP has come. Raises EOFError or OSError when the server is gone."""
+        ...
 
 
 class EngineProcess:
@@ -65,7 +67,7 @@ class EngineProcess:
 
     def end(self) -> int:
         """Ask it to end, kill it if that takes too long, and give back what belonged to it; the exit code, negative
-        for a signal."""
+        for a signal. Idempotent. Not while another thread uses the channel."""
         patience = threading.Timer(END_S, self.kill)
         patience.daemon = True
         patience.start()
@@ -80,8 +82,12 @@ class EngineProcess:
         return code
 
 
+def ending(code: int) -> str:
+    """What is said of a process that ended by itself."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
 def _begun(name: str, descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """The stage's name is for whoever lists processes."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", _MODULE, name, *(str(one) for one in descriptors)],
         pass_fds=descriptors,

@@ -19,7 +19,8 @@ from multiprocessing.connection import wait
 
 from engines.base import SteppedEngine
 from session_server.errors import EngineFault
-from session_server.runtime.engine_process import LOAD, STOP, Birth, EngineProcess
+from session_server.runtime.engine_process import STOP, EngineProcess, ending
+from session_server.runtime.stage_process import LOAD, StageBirth
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -45,12 +46,13 @@ class ProcessWorker:
         niceness: int = 0,
     ) -> None:
         self._name = name
-        self._birth = Birth(name, create, niceness)
+        self._birth = StageBirth(name, create, niceness)
         self._report = report
         self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
         self._abandoned = False
         self._loading = False
-        self._process: EngineProcess | None = None
+        self.process: EngineProcess | None = None
+        """None: there is none now."""
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
         self._thread.start()
@@ -58,14 +60,8 @@ class ProcessWorker:
     @property
     def pid(self) -> int | None:
         """Of the engine's process; None: there is none now."""
-        process = self._process
+        process = self.process
         return None if process is None else process.pid
-
-    @property
-    def shared_bytes(self) -> int:
-        """What was sent to the present process through shared memory."""
-        process = self._process
-        return 0 if process is None else process.channel.in_arena
 
     def load(self) -> None:
         self._order(LOAD)
@@ -91,7 +87,7 @@ class ProcessWorker:
         return not self._thread.is_alive()
 
     def _kill(self) -> None:
-        process = self._process
+        process = self.process
         if process is not None:
             process.kill()
 
@@ -116,7 +112,7 @@ class ProcessWorker:
 
     def _look(self) -> bool:
         """Wait, and answer to what has come; False: it is to end."""
-        process = self._process
+        process = self.process
         if process is None:
             wait([self._woken])
         elif process.channel.connection in wait([self._woken, process.channel.connection]):
@@ -143,10 +139,10 @@ class ProcessWorker:
         try:
             if order == LOAD:
                 self._loading = True
-                if self._process is None:
-                    self._process = EngineProcess(self._birth)
-            if self._process is not None:
-                self._process.channel.send(order)
+                if self.process is None:
+                    self.process = EngineProcess(self._birth)
+            if self.process is not None:
+                self.process.channel.send(order)
         except OSError as error:
             self._died(error)
         except Exception as error:  # what cannot be pickled
@@ -168,10 +164,7 @@ class ProcessWorker:
 
     def _died(self, error: OSError | None = None) -> None:
         code = self._end()
-        if code is None:
-            how = f"cannot be begun: {error}"
-        else:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        how = f"cannot be begun: {error}" if code is None else ending(code)
         if not self._abandoned:
             _LOG.error("the process of the %s engine %s", self._name, how)
         self._fail(f"its process {how}")
@@ -182,6 +175,6 @@ class ProcessWorker:
 
     def _end(self) -> int | None:
         """The exit code; None: there is no process."""
-        code = None if self._process is None else self._process.end()
-        self._process = None
+        code = None if self.process is None else self.process.end()
+        self.process = None
         return code

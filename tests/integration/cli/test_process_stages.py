@@ -18,7 +18,7 @@ IN_PROCESSES = {
 
 def stages_of(pid: int) -> list[psutil.Process]:
     children = psutil.Process(pid).children()
-    return [child for child in children if any("stage_process" in a for a in child.cmdline())]
+    return [child for child in children if any("engine_child" in a for a in child.cmdline())]
 
 
 @pytest.mark.parametrize("stopped", [True, False])

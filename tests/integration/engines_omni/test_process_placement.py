@@ -79,7 +79,7 @@ def test_it_keeps_the_contract_in_a_process(kits, placed, stage: Stage, check: C
 def test_a_storm_leaves_nothing_behind_in_a_process(kits, placed, stage: Stage):
     stepped_checks.storm(replace(kits[stage], held=None), placed[stage], 1)
     fed_with_tensors = stage is not Stage.THINKER
-    assert (placed[stage].worker.shared_bytes > 0) == fed_with_tensors
+    assert (placed[stage].worker.process.channel.in_arena > 0) == fed_with_tensors
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ async def test_a_spoken_turn_through_three_processes_one_of_which_is_killed(kind
         assert first["status"] == ENDED
         assert len(caller.pcm(first["id"])) == 2 * kind.samples(frames(kind))
         workers = {stage: server.host._stages.runners[stage]._worker for stage in STAGES}
-        assert workers[Stage.TALKER].shared_bytes > 0
-        assert workers[Stage.VOCODER].shared_bytes > 0
+        assert workers[Stage.TALKER].process.channel.in_arena > 0
+        assert workers[Stage.VOCODER].process.channel.in_arena > 0
 
         name = await turn(caller, 0.5, 2)
         os.kill(workers[Stage.THINKER].pid, signal.SIGKILL)

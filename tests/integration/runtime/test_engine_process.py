@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import signal
@@ -213,11 +214,42 @@ def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_
     assert named == []
 
 
+LOCKED_SERVER = """
+from tests.integration.runtime.test_engine_process import HoldsTheLock
+from engines.duplex.base import DuplexCapabilities
+from session_server.runtime.duplex_process import DuplexProcess
+DuplexProcess(HoldsTheLock, DuplexCapabilities(24_000, 480, 1)).load()
+"""
+
+
+class HoldsTheLock:
+    """A duplex engine whose loading never gives Python's lock away, so that no thread of the process runs any more."""
+
+    def load(self) -> None:
+        print(os.getpid(), flush=True)
+        ctypes.PyDLL(None).sleep(3600)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a signal at the parent's end is Linux's")
+def test_a_duplex_model_in_native_code_that_keeps_the_lock_ends_with_its_server():
+    with python(LOCKED_SERVER) as server:
+        try:
+            assert server.stdout is not None
+            model = psutil.Process(int(server.stdout.readline()))
+            server.send_signal(signal.SIGKILL)
+            _, alive = psutil.wait_procs([model], timeout=HANG_S)
+        finally:
+            server.kill()
+    for left in alive:
+        left.kill()
+    assert alive == []
+
+
 ORPHAN = """
 import hashlib, sys
 sys.platform = "elsewhere"
 from session_server.runtime.end_with_parent import end_with_parent
-end_with_parent(int(sys.argv[1]), thread_stays=True)
+end_with_parent(int(sys.argv[1]))
 print("here", flush=True)
 hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)  # a quarter of an hour of native code at least
 """
