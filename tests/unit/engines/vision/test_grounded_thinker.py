@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engines.base import (
+    CameraView,
     Capabilities,
     ChatMessage,
     JobKey,
@@ -101,6 +102,17 @@ def test_the_bound_on_an_answer_holds(engine: GroundedThinker) -> None:
     output = engine.step([StepRequest(A, 8)])[0].output
     assert isinstance(output, TokenOutput)
     assert (output.text, output.reason) == ("I see a", "max_output_tokens")
+
+
+def test_a_change_that_is_none_is_answered_with_nothing(
+    engine: GroundedThinker, inside: Thinks
+) -> None:
+    message = ChatMessage("system", "[Camera change: ]", camera=CameraView(CAT, 0.1))
+    engine.start(A, ThinkJob("Be kind.", (message,)))
+    assert engine.step([StepRequest(A, 8)]) == [
+        StepResult(A, TokenOutput("", "stop"), 1, finished=True)
+    ]
+    assert not inside.jobs
 
 
 def test_a_released_answer_is_never_given(engine: GroundedThinker, inside: Thinks) -> None:

@@ -1,13 +1,9 @@
-"""Answers about pictures: true of what was found, and of nothing else."""
-
-import re
+"""Which prompts are answered from a picture, and from which one."""
 
 import pytest
-from hypothesis import given, strategies as st
 
-from engines.base import ChatMessage, SeenObject, VisualEvidence
-from engines.vision.coco import KINDS
-from engines.vision.picture_answers import answer, picture_answer
+from engines.base import CameraView, ChatMessage, SeenObject, VisualEvidence
+from engines.vision.picture_answers import picture_answer
 
 pytestmark = pytest.mark.unit
 
@@ -28,91 +24,6 @@ ROOM = seen(
     ("cat", "left", True), ("cat", "centre, close", True), ("tie", "right, small", False),
     texts=("EXIT",), colours=("red", "grey"),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        (
-            "what do you see?",
-            "I see two cats, one on the left and one in the centre, close by. There may be a tie, but I am not sure. "
-            "It says: EXIT. The main colours are red and grey.",
-        ),
-        ("what does the sign say?", "It says: EXIT."),
-        ("which colours are in it?", "The main colours are red and grey."),
-        (
-            "is there a cat?",
-            "Yes, I see two cats, one on the left and one in the centre, close by.",
-        ),
-        (
-            "how many cats are there?",
-            "I see two cats, one on the left and one in the centre, close by.",
-        ),
-        ("is anyone behind me?", "I do not see a person."),
-        ("are there any dogs?", "I do not see a dog."),
-        ("how many people are there?", "I do not see any people."),
-        ("is there a tie?", "There may be a tie, but I am not sure."),
-    ],
-)
-def test_questions_and_their_answers(question: str, said: str) -> None:
-    assert answer(question, ROOM) == said
-
-
-def test_nothing_found_is_said() -> None:
-    empty = seen(colours=("blue",))
-    assert answer("what is this?", empty) == (
-        "I do not recognise any object in it. The main colour is blue."
-    )
-    assert answer("read the sign", empty) == "I cannot read any text in it."
-    assert answer("what do you see", seen(light="dark")).startswith(
-        "The picture is dark or covered."
-    )
-
-
-def test_crowds_pairs_and_odd_plurals() -> None:
-    crowd = seen(*[("person", side, True) for side in ("left", "right", "centre", "left")])
-    assert answer("what do you see", crowd) == "I see four people."
-    assert (
-        answer("what do you see", seen(("scissors", "left", True)))
-        == "I see a pair of scissors on the left."
-    )
-    assert (
-        answer("what do you see", seen(*[("bus", "right", True)] * 2))
-        == "I see two buses on the right."
-    )
-    assert (
-        answer("what do you see", seen(("umbrella", "right", True)))
-        == "I see an umbrella on the right."
-    )
-
-
-OBJECTS = st.lists(
-    st.tuples(
-        st.sampled_from(KINDS),
-        st.sampled_from(["left", "right, small", "centre, close"]),
-        st.booleans(),
-    ),
-    max_size=12,
-)
-
-
-@given(
-    OBJECTS,
-    st.sampled_from(
-        ["what do you see", "is there a dog", "how many cups are there", "describe the picture"]
-    ),
-)
-def test_no_kind_is_said_to_be_there_that_was_not_found(
-    objects: list[tuple[str, str, bool]], question: str
-) -> None:
-    said = answer(question, seen(*objects))
-    there = " ".join(re.findall(r"I see ([^.]*)\.", said))
-    sure = {kind for kind, _, certain in objects if certain}
-    for kind in KINDS:
-        if re.search(rf"\b{re.escape(kind)}\b", there):
-            assert any(kind in other for other in sure)
-    if question == "what do you see":
-        assert ("I see" in said) == bool(sure)
 
 
 def user(text: str, *pictures: VisualEvidence) -> ChatMessage:
@@ -161,7 +72,7 @@ def test_the_fourth_question_about_a_picture_is_answered_from_it_too() -> None:
 def test_a_question_that_comes_with_its_picture_is_about_it() -> None:
     said = picture_answer([user("Who is this?", ROOM)])
     assert said is not None
-    assert said.startswith("I see two cats")
+    assert said.startswith("I cannot tell who anybody is. I see two cats")
     assert picture_answer([user("Tell me a joke.", ROOM)]) is None
 
 
@@ -169,38 +80,6 @@ def test_a_picture_without_a_word_is_described() -> None:
     said = picture_answer([user("[Picture: whatever it says]", ROOM)])
     assert said is not None
     assert said.startswith("I see two cats")
-
-
-CAT_AND_PERSON = seen(("cat", "left", True), ("person", "right", True))
-
-
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        ("is there a dog behind the cat?", "I do not see a dog. I see a cat on the left."),
-        ("is anyone holding a phone?", "I see a person on the right. I do not see a cell phone."),
-        ("is there a black cat?", "I see a cat on the left."),
-        ("are there two cats?", "I see a cat on the left."),
-        ("is there a cat on the right?", "I see a cat on the left."),
-        ("is there a cat in the picture?", "Yes, I see a cat on the left."),
-        ("can you see a cat?", "Yes, I see a cat on the left."),
-        ("is there a hot dog?", "I do not see a hot dog."),
-    ],
-)
-def test_yes_was_said_to_more_than_was_seen(question: str, said: str) -> None:
-    assert answer(question, CAT_AND_PERSON) == said
-
-
-def test_a_stop_sign_that_is_there_was_taken_for_a_question_about_text() -> None:
-    assert answer("is there a stop sign?", seen(("stop sign", "left", True))) == (
-        "Yes, I see a stop sign on the left."
-    )
-
-
-def test_the_colours_of_the_picture_were_given_for_those_of_a_thing_in_it() -> None:
-    assert answer("what colour is the cat?", ROOM) == (
-        "I cannot tell the colour of one thing. The main colours are red and grey."
-    )
 
 
 def test_an_older_picture_was_described_for_one_that_could_not_be_looked_at() -> None:
@@ -222,3 +101,69 @@ def test_of_several_pictures_only_the_last_was_answered_about() -> None:
         "Picture one: Yes, I see two cats, one on the left and one in the centre, close by."
         " Picture two: I do not see a cat."
     )
+
+
+DOG = seen(("dog", "left", True))
+NOW = CameraView(DOG, 0.3)
+
+
+def shown(text: str, *pictures: VisualEvidence, camera: CameraView = NOW) -> ChatMessage:
+    """What a user says in front of a camera, as the core words it."""
+    return ChatMessage(
+        "user", f"{text}\n[Camera, now: what is seen]", pictures=pictures, camera=camera
+    )
+
+
+def test_a_question_about_what_the_camera_shows_needs_no_picture() -> None:
+    assert picture_answer([shown("What do you see?")]) == "I see a dog on the left."
+
+
+@pytest.mark.parametrize("text", ["Tell me a joke.", "I see.", "Is there life on Mars?", ""])
+def test_what_is_not_about_the_camera_is_left_to_the_thinker(text: str) -> None:
+    assert picture_answer([shown(text)]) is None
+
+
+def test_what_the_camera_line_says_was_taken_for_the_question() -> None:
+    line = '[Camera, now: The picture is dim. Readable text: "what do you see".]'
+    message = ChatMessage("user", f"Tell me a joke.\n{line}", camera=NOW)
+    assert picture_answer([message]) is None
+
+
+def test_a_picture_that_comes_with_the_question_is_meant_and_not_the_camera() -> None:
+    assert picture_answer([shown("What is in the picture?\n[Picture: 2 cats]", ROOM)]) == (
+        picture_answer([user("What is in the picture?\n[Picture: 2 cats]", ROOM)])
+    )
+    assert picture_answer([shown("Can you see me?\n[Picture: 2 cats]", ROOM)]) == (
+        "I do not see a person."
+    )
+    assert picture_answer([shown("What does the camera see?\n[Picture: 2 cats]", ROOM)]) == (
+        "I see a dog on the left."
+    )
+
+
+def test_with_a_camera_an_older_picture_is_meant_by_its_name_only() -> None:
+    before = [user("[Picture: 2 cats]", ROOM), ChatMessage("assistant", "Yes?")]
+    assert picture_answer([*before, shown("Is there a dog?")]) == "Yes, I see a dog on the left."
+    assert picture_answer([*before, shown("Is there a dog in the photo?")]) == "I do not see a dog."
+
+
+def test_a_short_question_goes_on_from_one_about_the_camera() -> None:
+    asked, said = ChatMessage("user", "Is anyone there?"), ChatMessage("assistant", "No.")
+    assert picture_answer([asked, said, shown("And now?")]) == "I see a dog on the left."
+    assert picture_answer([asked, said, shown("What about a cat?")]) == "I do not see a cat."
+    joke = ChatMessage("user", "Tell me a joke.")
+    assert picture_answer([joke, said, shown("And now?")]) is None
+
+
+def test_a_change_of_the_picture_is_commented_on() -> None:
+    change = "[Camera change: came: dog] Tell the user."
+    said = picture_answer([user("Hello."), ChatMessage("system", change, camera=NOW)])
+    assert said == "A dog came in."
+    assert picture_answer([ChatMessage("system", "[Camera change: ]", camera=NOW)]) == ""
+    assert picture_answer([ChatMessage("system", "Be kind.", camera=NOW)]) is None
+
+
+def test_a_result_of_a_tool_is_no_question() -> None:
+    asked = user("What do you see?", ROOM)
+    result = ChatMessage("user", "What do you see?", kind="result", name="look")
+    assert picture_answer([asked, result]) is None
