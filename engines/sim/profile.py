@@ -141,6 +141,13 @@ _STAGE_KEYS = {
 }  # fmt: skip
 
 
+_NUMBERS_ONLY = {"jitter", "stages", "devices", "kv", "duplex"}
+_DIVISORS = {
+    "unit_samples", "rate", "frames_per_token", "frames_per_char", "tokens_per_word", "tokens_per_s", "max_batch", "sharing",
+    "tick_ms",
+}  # fmt: skip
+
+
 def load_profile(path: Path) -> Profile:
     """Read a profile. Raises ConfigError naming the file and the key that is wrong."""
     return parse_profile(_read(path, ()), str(path))
@@ -179,6 +186,7 @@ def parse_profile(content: Mapping[str, Any], where: str) -> Profile:
         unknown = sorted(set(content) - _KEYS)
         if unknown:
             raise ConfigError(f"profile {where}: {unknown[0]}: unknown key")
+        _require_numbers(content)
         jitter = content.get("jitter", {})
         plain = {
             key: content[key]
@@ -200,6 +208,22 @@ def parse_profile(content: Mapping[str, Any], where: str) -> Profile:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as fault:
         raise ConfigError(f"profile {where}: {fault}") from fault
+
+
+def _require_numbers(content: Mapping[Any, Any], path: str = "") -> None:
+    """Each number is finite and not negative, and one that divides is not zero. Raises ValueError."""
+    for key, value in content.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            _require_numbers(value, f"{name}.")
+        elif isinstance(value, str):
+            if path.split(".")[0] in _NUMBERS_ONLY and key != "device":
+                raise ValueError(f"{name}: must be a number, not {value!r}")
+        elif isinstance(value, int | float):
+            least = key in _DIVISORS or path.endswith("batch_gain.")
+            if not math.isfinite(value) or value < 0 or (least and value == 0):
+                above = "above 0" if least else "of 0 or more"
+                raise ValueError(f"{name}: must be a finite number {above}, not {value}")
 
 
 def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from engines.base import (
     JobKey,
@@ -20,7 +21,7 @@ from engines.base import (
     VisualEvidence,
 )
 from engines.model_store import ModelStore
-from engines.options import by_type
+from engines.options import Read, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 
@@ -28,10 +29,16 @@ _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"GIF8")
 _WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
+def _kinds(text: str) -> str:
+    if not all(kind.strip() for kind in text.split("|")):
+        raise ValueError("each kind needs a name")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class VisionOptions(SimOptions):
     base_s: float = 0.1
-    kinds: str = "cat|dog|cup"
+    kinds: Annotated[str, Read(_kinds)] = "cat|dog|cup"
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimVision:

@@ -17,6 +17,7 @@ from session_server.config.tree import (
     ServerConfig,
     SessionConfig,
     VadConfig,
+    VideoConfig,
     WebRtcConfig,
 )
 from session_server.config.variables import misspelt
@@ -35,6 +36,7 @@ __all__ = [
     "SessionConfig",
     "Setting",
     "VadConfig",
+    "VideoConfig",
     "WebRtcConfig",
     "load",
     "misspelt",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from session_server.config.shape import Where, leaves
 from session_server.config.tree import Config
 from session_server.errors import ConfigError, shown
+from session_server.protocol.extensions import MAX_FPS, MAX_PICTURE, MIN_FPS, MIN_PICTURE
 
 _DAY_MS = 86_400_000
 _GIB = 1024**3
@@ -31,6 +32,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "webrtc.max_message_bytes": (16 * 1024, 256 * 1024),
     "webrtc.path_delay_ms": (0, 1000),
     "webrtc.max_lateness_ms": (1, 1000),
+    "video.max_fps": (MIN_FPS, MAX_FPS),
+    "video.max_bytes": (MIN_PICTURE, MAX_PICTURE),
     "auth.max_secrets": (1, 1_000_000),
     "limits.retry_after_s": (1, 3600),
     "drain.answer_s": (0, 3600),
@@ -44,6 +47,13 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "core.delta_ms": (20, 100),
     "core.lead_generated_ms": (40, 120_000),
     "core.speech_off_margin": (0, 1),
+    "core.looking_ms": (100, 60_000),
+    "core.frame_ms": (100, 60_000),
+    "core.camera_wait_ms": (0, 5_000),
+    "core.camera_fresh_ms": (100, 60_000),
+    "core.camera_lost_ms": (200, 600_000),
+    "core.camera_still_ms": (100, 60_000),
+    "core.commentary_gap_ms": (1_000, _DAY_MS),
     "core.max_session_ms": (0, 7 * _DAY_MS),
     "core.max_items": (2, 1_000_000),
     "core.max_input_ms": (1_000, _DAY_MS),
@@ -104,6 +114,7 @@ _ORDERS = (
     _Order("core.complete_silence_ms", "core.incomplete_silence_ms"),
     _Order("core.turn_model_after_ms", "core.complete_silence_ms"),
     _Order("core.max_speech_ms", "core.max_input_ms"),
+    _Order("core.camera_fresh_ms", "core.camera_lost_ms"),
 )
 
 

@@ -49,7 +49,8 @@ class AuthConfig:
 class WebRtcConfig:
     """Calls over WebRTC. `ice_servers`: `stun:` and `turn:` URLs; user name and credential are for the TURN ones.
     `host_addresses`: the addresses of this machine that are offered; none: all. `media_path`: how audio travels (auto: the cheap
-    path where it can run). `max_lateness_ms`: later than that at the 99th percentile, no further call is let in."""
+    path where it can run). `max_lateness_ms`: later than that at the 99th percentile, no further call is let in. `video`: which
+    frames of a client's video track are decoded; off: its section is answered inactive."""
 
     enabled: bool = True
     ice_servers: tuple[str, ...] = ()
@@ -64,6 +65,16 @@ class WebRtcConfig:
     path_delay_ms: int = 80
     media_path: Literal["auto", "cheap", "stock"] = "auto"
     max_lateness_ms: int = 10
+    video: Literal["all", "key_frames", "off"] = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class VideoConfig:
+    """What a client may choose of the video extension, which is offered where the graph has a stage `vision`: the most camera
+    frames a second that are looked at, and the most bytes of one encoded frame."""
+
+    max_fps: float = 10.0
+    max_bytes: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,7 @@ class Config:
     graph: Graph
     server: ServerConfig = field(default_factory=ServerConfig)
     webrtc: WebRtcConfig = field(default_factory=WebRtcConfig)
+    video: VideoConfig = field(default_factory=VideoConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     drain: DrainConfig = field(default_factory=DrainConfig)

@@ -48,6 +48,7 @@ def webrtc_limits(config: Config) -> WebRtcLimits:
         outbox_bytes=server.outbox_bytes,
         max_message_bytes=chosen.max_message_bytes,
         path_delay_ms=chosen.path_delay_ms,
+        video=chosen.video,
     )
 
 

@@ -34,6 +34,7 @@ def test_servers_and_limits_are_read():
         ("webrtc.path_delay_ms", -1),
         ("webrtc.media_path", "fast"),
         ("webrtc.max_lateness_ms", 0),
+        ("webrtc.video", "none"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(key: str, value: object):
