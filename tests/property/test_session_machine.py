@@ -33,6 +33,7 @@ from session_server.core.settings import (
     SessionSettings,
     TurnDetection,
     TurnMode,
+    VideoExtension,
 )
 from session_server.core.turn_taking import TurnState
 from session_server.ids import SequentialIds
@@ -44,6 +45,7 @@ pytestmark = pytest.mark.property
 
 WORD = 2_400  # samples of one word: 100 ms
 FRAME = 512
+EAGER_VIDEO = VideoExtension(max_fps=10, max_frames=2, commentary=True, report=True)
 AT_REST = (TurnState.LISTENING, TurnState.CLOSED)
 
 
@@ -68,6 +70,7 @@ def all_settings() -> st.SearchStrategy[SessionSettings]:
         playback=st.sampled_from([None, PlaybackExtension()]),
         server_plays=st.sampled_from([False, False, True]),
         sees=st.booleans(),
+        video=st.sampled_from([None, None, VideoExtension(), EAGER_VIDEO]),
     )
 
 
@@ -93,7 +96,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer = Observer()
         self.input_end = 0
         self.outbox: list[a.SendAudio] = []
-        self.works: list[a.Recognise | a.JudgeTurn | a.LookAt] = []
+        self.works: list[a.Recognise | a.JudgeTurn | a.LookAt | a.LookAtFrame] = []
+        self.frames = self.frames_kept_from = 0
+        self.look: str | None = None
         self.asked: dict[str, a.StartGeneration] = {}
         self.generated: dict[str, int] = {}
         self.said: dict[str, list[WordSpan]] = {}
@@ -122,6 +127,15 @@ class SessionMachine(RuleBasedStateMachine):
                     self.held = isinstance(action, a.HoldAudio)
                 case a.Recognise() | a.JudgeTurn() | a.LookAt():
                     self.works.append(action)
+                case a.LookAtFrame(work_id, frame):
+                    assert self.look is None, "one look at a time"
+                    assert self.frames_kept_from <= frame <= self.frames
+                    self.look = work_id
+                    self.works.append(action)
+                case a.ForgetFrames(before):
+                    self.frames_kept_from = before
+                case a.CancelWork(self.look):
+                    self.look = None
                 case a.StartGeneration():
                     self.asked[action.response_id] = action
                     self._check_prompt(action)
@@ -228,6 +242,30 @@ class SessionMachine(RuleBasedStateMachine):
         self.input_end += samples
         self.feed(e.AudioAppended(self.input_end))
 
+    # -- the camera
+
+    @rule(
+        count=st.integers(1, 4),
+        age_ms=st.sampled_from([0, 0, 40, 3_000]),
+        reason=st.sampled_from(["change", "heartbeat", "forced"]),
+    )
+    def camera(self, count: int, age_ms: int, reason: str) -> None:
+        for _ in range(count):
+            self.frames += 1
+            captured = self.now - age_ms * NS_PER_MS
+            at_sample = max(0, self.input_end - 16 * age_ms)
+            self.feed(e.FrameTaken(self.frames, at_sample, captured, reason))
+
+    @rule(ms=st.sampled_from([100, 600, 3_000]))
+    def camera_stands_still(self, ms: int) -> None:
+        for _ in range(ms // 100):
+            self.wait(100)
+            self.feed(e.FrameAlike(self.input_end, self.now))
+
+    @rule()
+    def clear_frames(self) -> None:
+        self.client(e.FramesCleared("ev"), a.AnnounceFramesCleared)
+
     # -- the transport
 
     @rule(count=st.integers(1, 20))
@@ -262,10 +300,15 @@ class SessionMachine(RuleBasedStateMachine):
     )
     def answer_work(self, which: int, text: str, probability: float, fails: bool) -> None:
         work = self.works.pop(which % len(self.works))
+        if work.work_id == self.look:
+            self.look = None
         if fails:
             self.feed(e.WorkFailed(work.work_id, "server_error", "broken"))
         elif isinstance(work, a.LookAt):
             self.feed(e.PictureSeen(work.work_id, "1 cat"))
+        elif isinstance(work, a.LookAtFrame):
+            kinds = tuple(sorted(text.split()))
+            self.feed(e.PictureSeen(work.work_id, text, "{}", kinds if probability > 0.5 else None))
         elif isinstance(work, a.Recognise):
             self.feed(e.TranscriptReady(work.work_id, text))
         else:
