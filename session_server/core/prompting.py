@@ -6,12 +6,20 @@ Of items that are still in progress only what was heard enters; of the camera, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from session_server.core.actions import PromptMessage, StartGeneration, WarmPrefix
 from session_server.core.camera import Camera
 from session_server.core.commentary import Commentary
 from session_server.core.context import Context
-from session_server.core.items import Item, Role
+from session_server.core.items import (
+    Content,
+    ImageContent,
+    InputAudioContent,
+    Item,
+    Message,
+    Role,
+)
 from session_server.core.prompt import prompt_messages, user_message
 from session_server.core.response import Response
 from session_server.core.spoken_answers import SpokenAnswers
@@ -36,7 +44,8 @@ class Prompting:
     def start(self, response: Response, turn: PromptMessage | None) -> None:
         """Hand the prompt to the engine. `turn`: one that is no item yet (a draft's)."""
         wanted, own = response.plan, response.plan.input_items
-        messages = self._messages(self._context.conversation if own is None else own)
+        items = self._context.conversation if own is None else map(self._as_known, own)
+        messages = self._messages(items)
         if turn is not None:
             messages = (*messages, turn)
         if own is None:
@@ -57,6 +66,12 @@ class Prompting:
                 turn_end_ns=response.turn_end_ns,
             )
         )
+
+    def _as_known(self, item: Item) -> Item:
+        """An item of the conversation that a response was given as its input, with what has become known of it since."""
+        now = self._context.conversation.get(item.id)
+        same = isinstance(now, Message) and isinstance(item, Message) and _bare(now) == _bare(item)
+        return now if now is not None and same else item
 
     def warm(self, words: str = "") -> None:
         """Let the engine read the conversation so far, and the user's `words` so far, while the user still speaks."""
@@ -100,3 +115,18 @@ class Prompting:
     def news(self) -> str | None:
         """What the camera shows that the user was not told of; asked while nobody speaks, and told from here on."""
         return self._commentary.due()
+
+
+def _bare(message: Message) -> tuple[Content, ...]:
+    """Its content without what the engines find out."""
+    return tuple(map(_unknown, message.content))
+
+
+def _unknown(part: Content) -> Content:
+    match part:
+        case ImageContent():
+            return replace(part, seen="", report="")
+        case InputAudioContent():
+            return replace(part, transcript=None)
+        case _:
+            return part

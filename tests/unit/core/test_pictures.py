@@ -11,7 +11,7 @@ from session_server.core.items import (
     Role,
     TextContent,
 )
-from session_server.core.settings import CoreParams, Hearing
+from session_server.core.settings import CoreParams, Hearing, ResponseOverrides
 from tests.unit.core.drive import MANUAL, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
@@ -162,3 +162,43 @@ def test_pictures_too_big_to_be_shown_again_were_kept_for_as_long_as_the_session
     assert prompt(drive) == ["What is this?\n[Picture: 1 cat]"]
     show(drive, ImageContent(URL), item_id="item_q")
     assert drive.session.item("item_q").content == (ImageContent(URL),)
+
+
+def test_a_picture_that_comes_while_an_answer_waits_for_words_is_waited_for_too():
+    """It entered the prompt unseen."""
+    drive = Drive(MANUAL, sees=True)
+    show(drive, InputAudioContent(0, 16_000, None, appended=False), item_id="item_said")
+    drive.respond()
+    show(drive, ImageContent(URL), item_id="item_shown")
+    drive.transcribe("What is this?")
+    assert drive.take(a.StartGeneration) == []
+    drive.feed(e.PictureSeen(drive.one(a.LookAt).work_id, "Detected: 1 cat."))
+    assert prompt(drive) == ["What is this?", "[Picture: Detected: 1 cat.]"]
+
+
+def test_pictures_that_keep_coming_do_not_hold_up_an_answer_for_ever():
+    drive = Drive(MANUAL, CoreParams(looking_ms=2_000), sees=True)
+    show(drive, ImageContent(URL), item_id="item_0")
+    drive.respond()
+    looks = drive.take(a.LookAt)
+    for number in range(1, 4):
+        drive.wait(900)
+        show(drive, ImageContent(URL), item_id=f"item_{number}")
+        drive.feed(e.PictureSeen(looks[-1].work_id, "a wall"))
+        looks = drive.take(a.LookAt)
+    assert len(drive.take(a.StartGeneration)) == 1
+
+
+def test_an_answer_to_a_picture_that_its_input_refers_to_waits_for_that():
+    drive = Drive(MANUAL, sees=True)
+    show(drive, TextContent("What is this?"), ImageContent(URL), item_id="item_shown")
+    show(drive, ImageContent(URL), item_id="item_other")
+    item = drive.session.item("item_shown")
+    assert item is not None
+    drive.feed(e.ResponseRequested(ResponseOverrides(out_of_band=True), (item,)))
+    shown, other = drive.take(a.LookAt)
+    assert drive.take(a.StartGeneration) == []
+    drive.feed(e.PictureSeen(other.work_id, "a dog"))
+    assert drive.take(a.StartGeneration) == []
+    drive.feed(e.PictureSeen(shown.work_id, "a cat"))
+    assert prompt(drive) == ["What is this?\n[Picture: a cat]"]
