@@ -168,6 +168,26 @@ class OverloadStep(enum.StrEnum):
     REFUSE = "refuse"
 
 
+class FrameReason(enum.StrEnum):
+    """Why a camera frame was looked at, or why it was not."""
+
+    CHANGE = "change"
+    HEARTBEAT = "heartbeat"
+    FORCED = "forced"
+    GATE = "gate"
+    RATE = "rate"
+    REPLACED = "replaced"
+    STALE = "stale"
+    TOO_LARGE = "too_large"
+    UNDECODABLE = "undecodable"
+
+    @property
+    def kept(self) -> str:
+        """The value of the label `kept` that goes with it."""
+        looked_at = (FrameReason.CHANGE, FrameReason.HEARTBEAT, FrameReason.FORCED)
+        return "yes" if self in looked_at else "no"
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A label; `values` None: another module's enum fixes them."""
@@ -306,7 +326,7 @@ STAGE_SPECS = (
     _histogram("kv_reload_seconds", "seconds", "Time to bring a session's state back; critical when an answer waited for it.", LEG, Label("critical")),
     _counter("kv_preloads", "preloads", "Preloads of session state, by result.", Label("result", PreloadResult)),
     _counter("kv_preload_bytes", "bytes", "Bytes moved by preloads, by result.", Label("result", PreloadResult)),
-    _counter("video_frames", "frames", "Camera frames, kept or not, with the gate's reason. Fed when a session sends video.", Label("kept"), Label("reason")),
+    _counter("video_frames", "frames", "Camera frames, each once: looked at (kept) and why, or dropped and why.", Label("kept"), Label("reason", FrameReason)),
     _histogram("video_evidence_age_seconds", "seconds", "Age of the newest frame that an answer could see.", AGE),
 )  # fmt: skip
 

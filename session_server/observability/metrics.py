@@ -25,7 +25,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec
+from session_server.observability.catalogue import PREFIX, SPECS, FrameReason, Kind, Spec
 
 _log = logging.getLogger(__name__)
 _ALIASES = {spec.name + "_total": spec.name for spec in SPECS if spec.kind is Kind.COUNTER}
@@ -138,6 +138,8 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         for spec in SPECS:
             setattr(self, spec.name, self._create(spec))
+        for reason in FrameReason:
+            self.video_frames.labels(reason.kept, reason.value)
         self.build_info.labels(version, platform.python_version(), config).set(1)
 
     def _create(self, spec: Spec) -> Counter | Gauge | Histogram:
@@ -177,6 +179,9 @@ class Metrics:
                 _log.warning("measurement not in the catalogue: %s (%s)", key, mistake)
 
     def _record(self, spec: Spec, label: str | None, value: float) -> None:
+        if spec.name == "video_frames" and label is not None:
+            self.video_frame(label)
+            return
         if len(spec.labels) != (label is not None):
             raise ValueError(f"{spec.name} has {len(spec.labels)} labels, given {label!r}")
         metric = getattr(self, spec.name)
@@ -217,3 +222,8 @@ class Metrics:
     def session_ended(self, outcome: str, seconds: float) -> None:
         self.count("sessions", outcome)
         self.session_seconds.observe(seconds)
+
+    def video_frame(self, reason: str) -> None:
+        """A camera frame has come to its end. Raises ValueError for a reason that the catalogue does not have."""
+        known = FrameReason(reason)
+        self.video_frames.labels(known.kept, known.value).inc()

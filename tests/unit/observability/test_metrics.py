@@ -117,3 +117,20 @@ def test_an_ended_session_is_counted_with_its_length():
     metrics.session_ended("closed", 12.0)
     assert metrics.value("sessions_total", outcome="closed") == 1
     assert metrics.value("session_seconds_sum") == 12.0
+
+
+@pytest.mark.parametrize(("reason", "kept"), [("change", "yes"), ("replaced", "no")])
+def test_the_reason_of_a_camera_frame_says_whether_it_was_kept(reason, kept):
+    metrics = Metrics(strict=True)
+    assert metrics.value("video_frames_total", kept=kept, reason=reason) == 0
+    metrics.video_frame(reason)
+    metrics.count("video_frames", reason)
+    assert metrics.value("video_frames_total", kept=kept, reason=reason) == 2
+
+
+def test_a_camera_frame_needs_a_reason_that_there_is():
+    metrics = Metrics(strict=True)
+    with pytest.raises(ValueError, match="boredom"):
+        metrics.count("video_frames", "boredom")
+    with pytest.raises(ValueError, match="labels"):
+        metrics.count("video_frames")
