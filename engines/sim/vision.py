@@ -1,15 +1,26 @@
-"""A simulated pair of eyes: it says that a thing is in the picture, chosen by a hash of the picture's bytes.
+"""A simulated pair of eyes: it says what is in a picture without looking at it.
 
-It looks at nothing but the first bytes: what begins like none of the formats that clients may send is refused, as a real
-engine would. `kinds`: what there is to choose from, separated by |.
+It reads nothing but bytes: what begins like none of the formats that clients may send is refused, as a real engine would. What is there is,
+in this order:
+
+* what the bytes say themselves, anywhere in them (behind a picture's end, for one): `shows:person,cup/EXIT;` is a person, a cup and the
+  text EXIT, `shows:;` is nothing. No kind holds any of `,/;`.
+* by `scenes`, the time since the first look: `0 person|4 person,cup|9` shows a person, from the fourth second a cup as well, and
+  nothing from the ninth on.
+* one of `kinds` (separated by |), chosen by a hash of the bytes.
+
+Text is told only to looks that read.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from engines.base import (
     JobKey,
@@ -24,21 +35,61 @@ from engines.model_store import ModelStore
 from engines.options import Read, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
+from session_server.errors import shown
 
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"GIF8")
 _WHOLE = (0.0, 0.0, 1.0, 1.0)
+_SHOWS = re.compile(rb"shows:([^;]{0,500});")
 
 
-def _kinds(text: str) -> str:
-    if not all(kind.strip() for kind in text.split("|")):
+class Scene(NamedTuple):
+    """What is there from `since_s` on."""
+
+    since_s: float
+    kinds: tuple[str, ...]
+
+
+def _kinds(value: object) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {shown(value)}")
+    kinds = tuple(kind.strip() for kind in value.split("|"))
+    if not all(kinds):
         raise ValueError("each kind needs a name")
-    return text
+    return kinds
+
+
+def _scenes(value: object) -> tuple[Scene, ...]:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {shown(value)}")
+    scenes = tuple(_scene(part) for part in value.split("|")) if value.strip() else ()
+    starts = [scene.since_s for scene in scenes]
+    if starts and (starts[0] != 0 or starts != sorted(set(starts))):
+        raise ValueError(f"must begin with second 0 and rise, not {shown(value)}")
+    return scenes
+
+
+def _scene(part: str) -> Scene:
+    since, _, kinds = part.strip().partition(" ")
+    try:
+        since_s = float(since)
+    except ValueError:
+        since_s = math.nan
+    if not math.isfinite(since_s):
+        raise ValueError(f"must be like `0 person|4 person,cup|9`, and {shown(part)} is not")
+    return Scene(since_s, _split(kinds))
+
+
+def _split(kinds: str) -> tuple[str, ...]:
+    return tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class VisionOptions(SimOptions):
+    """See the module."""
+
     base_s: float = 0.1
-    kinds: Annotated[str, Read(_kinds)] = "cat|dog|cup"
+    kinds: Annotated[tuple[str, ...], Read(_kinds)] = ("cat", "dog", "cup")
+    scenes: Annotated[tuple[Scene, ...], Read(_scenes)] = ()
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SimVision:
@@ -46,9 +97,14 @@ def create(options: Mapping[str, object], store: ModelStore) -> SimVision:
 
 
 class SimVision(JobEngine[VisionOptions, PictureJob]):
-    """A `SteppedEngine` for Stage.VISION."""
+    """A `SteppedEngine` for Stage.VISION. `clock`: seconds, for `scenes`."""
 
     stage = Stage.VISION
+
+    def __init__(self, options: VisionOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(options)
+        self._clock = clock
+        self._begun: float | None = None
 
     def start(self, key: JobKey, job: object) -> None:
         self._jobs[key] = self._accept(key, job, PictureJob)
@@ -56,9 +112,22 @@ class SimVision(JobEngine[VisionOptions, PictureJob]):
     def _advance(self, key: JobKey, job: PictureJob, max_units: int) -> StepResult:
         if not job.data.startswith(_BEGINNINGS):
             return StepResult(key, UnseenPicture("The picture is none."), 1, finished=True)
-        kinds = self._options.kinds.split("|")
-        seen = SeenObject(kinds[zlib.crc32(job.data) % len(kinds)], "centre", True, _WHOLE)
-        texts = () if job.read else None
-        return StepResult(
-            key, VisualEvidence((seen,), texts, (), "normal", 640, 480), 1, finished=True
-        )
+        kinds, texts = self._there(job.data)
+        objects = tuple(SeenObject(kind, "centre", True, _WHOLE) for kind in kinds)
+        read = tuple(texts) if job.read else None
+        evidence = VisualEvidence(objects, read, (), "normal", 640, 480)
+        return StepResult(key, evidence, 1, finished=True)
+
+    def _there(self, data: bytes) -> tuple[Sequence[str], Sequence[str]]:
+        """Kinds of object, and texts."""
+        if (said := _SHOWS.search(data)) is not None:
+            kinds, *texts = said[1].decode("utf-8", "replace").split("/")
+            return _split(kinds), texts
+        if self._options.scenes:
+            now = self._clock()
+            if self._begun is None:
+                self._begun = now
+            past = [s for s in self._options.scenes if s.since_s <= now - self._begun]
+            return past[-1].kinds, ()
+        kinds_known = self._options.kinds
+        return (kinds_known[zlib.crc32(data) % len(kinds_known)],), ()

@@ -125,9 +125,13 @@ _SHORT: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+_LONGEST = 400
+"""Characters: what a long text is about, its end says."""
+
+
 def spelled_out(question: str) -> str:
-    """In lower case, with one space between words and no contractions that the patterns would have to know."""
-    plain = " ".join(question.lower().replace("\u2019", "'").split())
+    """The end of it in lower case, with one space between words and no contractions that the patterns would have to know."""
+    plain = " ".join(question[-_LONGEST:].lower().replace("\u2019", "'").split())
     for short, whole in _SHORT:
         plain = plain.replace(short, whole)
     return plain

@@ -208,3 +208,9 @@ def test_it_goes_on_from_another(question: str) -> None:
 @pytest.mark.parametrize("question", ["Thank you.", "And what is the capital of France?", ""])
 def test_it_begins_anew(question: str) -> None:
     assert not goes_on(spelled_out(question))
+
+
+def test_a_long_text_is_about_what_its_end_asks() -> None:
+    long = "It was a dark and stormy night. " * 40
+    assert about(spelled_out(f"{long} What do you see?")) is About.NOW
+    assert about(spelled_out(f"What do you see? {long}")) is None
