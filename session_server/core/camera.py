@@ -5,8 +5,8 @@ Owns the looks of one session: one under way, and the newest taken frame waiting
 
 * The rate follows speech: `max_fps` while the user speaks, half of it otherwise; each sign of load (a look that took longer than
   `OVERLOAD_NS`, that was late, or that the engines refused) halves it, down to `LEAST_FPS`; quick looks bring it back.
-* Text in a frame is read when the picture has been still for `camera_still_ms`, when the user pauses, and in a forced frame; under
-  load it is not.
+* Text in a frame is read when the picture has been still for `camera_still_ms`, when the user begins to speak and when they pause;
+  under load it is not.
 * Where the evidence for an answer is older than `camera_fresh_ms`, one frame is forced, and the answer waits for it, for
   `camera_wait_ms` at most.
 * A look belongs to an epoch of the default lane: speech that stops an answer drops the look that was begun before it.
@@ -61,6 +61,10 @@ class Camera:
         self._waiting: FrameTaken | None = None
         self._look: _Look | None = None
         self._wanted = False
+        self._read_forced = False
+        """A forced frame is to be read; one for which an answer waits is not: reading takes longer than that may last."""
+        self._read_next = False
+        """What is being looked at is to be read as soon as it was."""
         self._fps = 0.0
         self._halvings = 0
         self._quick = 0
@@ -82,7 +86,7 @@ class Camera:
             return
         self._taken = frame
         self._alike_ns = frame.captured_ns
-        self._wanted = False
+        self._wanted = self._read_next = False
         self.window.frame_came(frame.captured_ns)
         self._watch_stillness()
         if self._look is None:
@@ -132,7 +136,7 @@ class Camera:
 
     def _begin(self, frame: FrameTaken, read: bool | None = None) -> None:
         if read is None:
-            read = frame.reason == FORCED and not self._halvings
+            read = frame.reason == FORCED and self._read_forced and not self._halvings
         self._context.emit(ForgetFrames(frame.frame))
         work = self._works.look_at_frame(frame.frame, read)
         self._look = _Look(work.id, frame, read, self._context.now, self._epoch)
@@ -144,7 +148,11 @@ class Camera:
             return
         self._measure(self._context.now - look.began_ns)
         frame, holds_ns = look.frame, self._holds_ns(look.frame)
-        self.window.add(Evidence(frame, event.text, event.report, event.kinds, look.read, holds_ns))
+        self.window.add(
+            Evidence(
+                frame, event.text, event.report, event.kinds, look.read, holds_ns, event.written
+            )
+        )
         chosen = self._chosen()
         if chosen is not None and chosen.report:
             at_ms = samples_to_ms(frame.at_sample, INPUT_RATE)
@@ -170,6 +178,8 @@ class Camera:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._begin(waiting)
+        elif self._read_next:
+            self.read()
 
     def _stop_look(self) -> None:
         look, self._look = self._look, None
@@ -184,6 +194,7 @@ class Camera:
     def read(self) -> None:
         """The picture has been still for a while, or the user has paused and may want to know: read what is written there."""
         newest, taken = self.window.newest(), self._taken
+        self._read_next = self._look is not None and not self._look.read
         if self._look is not None or self._halvings or newest is None or taken is None:
             return
         if newest.frame.frame == taken.frame and not newest.read:
@@ -210,7 +221,7 @@ class Camera:
         newest = self.window.newest()
         half_fresh = self._context.params.camera_fresh_ms // 2
         if speaks and (newest is None or self.window.age_ms(newest) > half_fresh):
-            self._want()
+            self._want(read=True)
 
     def _measure(self, took_ns: int) -> None:
         if took_ns > OVERLOAD_NS:
@@ -240,23 +251,24 @@ class Camera:
             self._fps = fps
             self._context.emit(SetFrameRate(fps))
 
-    def _want(self) -> None:
+    def _want(self, read: bool = False) -> None:
+        self._read_forced = read
         if not self._wanted:
             self._wanted = True
             self._context.emit(WantFrame())
 
     # -- answers
 
-    def must_wait(self, until_sample: int | None) -> bool:
+    def must_wait(self, until_sample: int | None, *, reading: bool = True) -> bool:
         """Whether better evidence for an answer to speech that ended at `until_sample` (None: to something typed) is on its way;
-        where what there is is too old, a frame is asked for."""
+        where what there is is too old, a frame is asked for. `reading`: what is read in a known picture is waited for, too."""
         if not self.is_on or not self.window.alive:
             return False
         look, evidence = self._look, self.window.of_turn(until_sample)
         if look is not None and belongs(look.frame, until_sample) and self._is_fresh(look.frame):
             if evidence is None or evidence.frame.frame < look.frame.frame:
                 return True
-            if look.read and not evidence.read:
+            if reading and look.read and not evidence.read:
                 return True
         if evidence is not None and self.window.is_fresh(evidence):
             return False

@@ -152,12 +152,13 @@ class TurnJudged(Value, frozen=True):
 
 class PictureSeen(Value, frozen=True):
     """What is in a picture: as a prompt says it, and as the engines report it. `kinds`: of what is surely there, one for each
-    object, sorted; None: the engine names no kinds, and the text stands for the picture itself."""
+    object, sorted; None: the engine names no kinds, and the text stands for the picture itself. `written`: there is text in it."""
 
     work_id: str
     text: str
     report: str = ""
     kinds: tuple[str, ...] | None = ()
+    written: bool = False
 
 
 class WorkFailed(Value, frozen=True):

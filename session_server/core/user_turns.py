@@ -37,6 +37,7 @@ from session_server.core.prompt import user_message
 from session_server.core.response import Phase, Response, plan
 from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
+from session_server.core.video_window import Evidence
 from session_server.core.works import Work, WorkKind, Works
 from session_server.media import INPUT_RATE, NS_PER_S
 
@@ -58,8 +59,8 @@ class Ahead:
     began_ns: int = 0
     version: int = 0
     settings: SessionSettings | None = None
-    frame: int | None = None
-    """The camera's frame that the draft knows of."""
+    evidence: Evidence | None = None
+    """What the draft knows of the camera's picture."""
 
 
 class UserTurns:
@@ -114,7 +115,9 @@ class UserTurns:
             return
         if self._works.pending(WorkKind.PICTURE):  # the answer will begin when it is known
             return
-        if self._camera.must_wait(ahead.end):
+        if self._camera.must_wait(
+            ahead.end, reading=False
+        ):  # few questions are about what is written
             return
         natively = context.settings.hearing.natively
         if not ahead.text and (ahead.text is not None or not natively):
@@ -122,8 +125,7 @@ class UserTurns:
         draft = self._responses.build(plan(context.settings, ResponseOverrides()), None)
         draft.phase = Phase.DRAFT
         draft.heard_until = ahead.end
-        evidence = self._camera.window.of_turn(ahead.end)
-        ahead.frame = None if evidence is None else evidence.frame.frame
+        ahead.evidence = self._camera.window.of_turn(ahead.end)
         ahead.draft = draft
         ahead.began_ns = context.now
         ahead.version = context.conversation.version
@@ -150,7 +152,7 @@ class UserTurns:
         changed = ahead.version != self._context.conversation.version
         changed = changed or bool(self._works.pending(WorkKind.PICTURE))
         if self._camera.is_on:
-            changed = changed or not self._camera.window.still_good(ahead.frame, ahead.end)
+            changed = changed or not self._camera.window.still_good(ahead.evidence, ahead.end)
         if changed or ahead.settings is not self._context.settings:
             self._drop_draft(ahead)
 

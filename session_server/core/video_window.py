@@ -39,6 +39,7 @@ class Evidence:
     kinds: tuple[str, ...] | None
     read: bool
     holds_ns: int
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +118,15 @@ class VideoWindow:
                 return evidence if self.is_fresh(evidence) else newest
         return newest
 
-    def still_good(self, frame: int | None, until_sample: int | None) -> bool:
-        """Whether an answer that was begun with the evidence of `frame` (None: with no current picture) may be given."""
+    def still_good(self, used: Evidence | None, until_sample: int | None) -> bool:
+        """Whether an answer that was begun with `used` (None: with no current picture) may be given."""
         evidence = self.of_turn(until_sample)
-        if evidence is None or frame is None:
-            return evidence is None and frame is None
-        if not self.is_fresh(evidence):
+        if evidence is None or used is None:
+            return evidence is used
+        if evidence.kinds is None and evidence is not used:
             return False
-        begun = next((one for one in self._whole if one.frame.frame == frame), None)
-        return begun is not None and begun.kinds == evidence.kinds
+        same = (evidence.kinds, evidence.written) == (used.kinds, used.written)
+        return same and self.is_fresh(evidence)
 
     # -- what is told
 

@@ -180,6 +180,7 @@ class PictureSeen(Message, frozen=True, tag=True):
     text: str
     report: str
     kinds: tuple[str, ...] | None = ()
+    written: bool = False
 
 
 class WorkFailed(Message, frozen=True, tag=True):

@@ -182,7 +182,8 @@ class RecognitionLane:
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
             case VisualEvidence() as evidence:
                 said, full, kinds = described(evidence), report(evidence), sure_kinds(evidence)
-                seen = PictureSeen(work.key.session, work.key.work, said, full, kinds)
+                written, key = bool(evidence.texts), work.key
+                seen = PictureSeen(key.session, key.work, said, full, kinds, written)
                 self._settle(work, seen, now)
             case UnseenPicture(reason):
                 self._fail(work, "invalid_value", reason)

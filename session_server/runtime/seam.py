@@ -156,7 +156,9 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
         case messages.TurnJudged():
             return events.TurnJudged(message.work_id, message.probability)
         case messages.PictureSeen():
-            return events.PictureSeen(message.work_id, message.text, message.report, message.kinds)
+            return events.PictureSeen(
+                message.work_id, message.text, message.report, message.kinds, message.written
+            )
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)
         case messages.Clause():

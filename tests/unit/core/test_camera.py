@@ -115,6 +115,17 @@ def test_a_picture_that_stays_still_is_read_once():
     assert cam.looks() == [(1, False), (1, True)]
 
 
+def test_a_picture_that_is_still_being_looked_at_is_read_afterwards():
+    """It was never read when the first look took longer than the picture had to be still."""
+    cam = Cam()
+    cam.look_ms = 700
+    cam.frame("a sign")
+    cam.wait(699)
+    assert cam.looks() == [(1, False)]
+    cam.wait(20)
+    assert cam.looks() == [(1, False), (1, True)]
+
+
 def test_the_pause_of_the_user_is_used_to_read():
     cam = Cam(SERVER_VAD, max_fps=4)
     cam.speak(600)
@@ -261,6 +272,7 @@ def test_old_evidence_forces_a_frame_and_the_answer_waits_for_it():
     cam.wait(100)
     cam.frame("a dog", "dog", reason="forced")
     assert cam.take(a.StartGeneration) == []
+    assert cam.looks()[-1] == (2, False)
     cam.wait(50)
     assert cam.prompt().content.startswith("[Camera, now: a dog Earlier: 1 s ago: 1 cat.]")
 
