@@ -16,6 +16,7 @@ import msgspec
 from aiortc import RTCConfiguration, RTCDataChannel, RTCPeerConnection
 
 from loadgen.bad_network import BadNetwork
+from loadgen.camera_feed import filming
 from loadgen.driving import OPEN_S, Load, LoadRun, Outcome, refusal
 from loadgen.opus import Hearing, OpusBook
 from loadgen.rtc_client import RtcClient
@@ -99,6 +100,7 @@ class Caller:
         loud: Callable[[bytes], bytes] | None,
     ) -> None:
         self.figures = CallFigures()
+        self._index = index
         self._run = run
         self._clock = run.clock
         self._rng = rng
@@ -139,7 +141,8 @@ class Caller:
         run.outcome.calls.append(self.figures)
         try:
             self._say(client.start())
-            await self._speak(book)
+            async with filming(run.feed(self._index), client, self, self._clock):
+                await self._speak(book)
             if self._fault is not None:
                 raise self._fault
             client.closed(self._over or "closed:lost", self._clock.now())
@@ -172,6 +175,14 @@ class Caller:
     async def close(self) -> None:
         """Free the connection; bounded."""
         await close(self._peer)
+
+    # -- the camera's way out: the data channel
+
+    def waiting(self) -> int:
+        return self._channel.bufferedAmount
+
+    async def send(self, message: str) -> None:
+        self._say([message])
 
     def _say(self, messages: list[str]) -> None:
         if self._channel.readyState == "open":

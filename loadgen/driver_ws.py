@@ -18,6 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
+from loadgen.camera_feed import filming
 from loadgen.driving import (
     LEAD_EVERY_NS,
     LEAD_SAMPLES,
@@ -86,7 +87,8 @@ class WsDriver:
         reading = asyncio.create_task(self._read(socket, user))
         try:
             await self._send(socket, user.start())
-            await self._speak(socket, user, now, watched=index == 0)
+            async with filming(run.feed(index), user, _Way(socket), run.clock):
+                await self._speak(socket, user, now, watched=index == 0)
         except ConnectionClosed:
             await reading
         except (
@@ -141,6 +143,20 @@ class WsDriver:
     async def _send(self, socket: ClientConnection, messages: list[str]) -> None:
         for message in messages:
             await socket.send(message)
+
+
+class _Way:
+    """A camera's way out: the socket beside the microphone."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    def waiting(self) -> int:
+        return self._socket.transport.get_write_buffer_size()
+
+    async def send(self, message: str) -> None:
+        with contextlib.suppress(ConnectionClosed):  # `_speak` sees that
+            await self._socket.send(message)
 
 
 def why_closed(socket: ClientConnection) -> str:

@@ -11,7 +11,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loadgen.records import ResponseIds, UserRecord
+from loadgen.camera_feed import CameraFeed
+from loadgen.records import FilmFigures, ResponseIds, UserRecord
 from loadgen.rtc_figures import CallFigures
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, room_noise, share
@@ -61,7 +62,8 @@ class Refused:
 @dataclass(slots=True)
 class Outcome:
     """What a run gave. `looks`: (sessions ended so far, the server then). `lead`: (second of the run, seconds of audio that had
-    arrived and were not played yet) of the first user, for its first minute or so. `calls`: of a run over WebRTC."""
+    arrived and were not played yet) of the first user, for its first minute or so. `calls`: of a run over WebRTC. `film`: of
+    all users' cameras."""
 
     records: list[UserRecord] = field(default_factory=list)
     late_ns: list[int] = field(default_factory=list)
@@ -70,6 +72,7 @@ class Outcome:
     sessions: int = 0
     refusals: list[Refused] = field(default_factory=list)
     calls: list[CallFigures] | None = None
+    film: FilmFigures = field(default_factory=FilmFigures)
 
 
 Carry = Callable[[int, Lines, random.Random], Awaitable[int | None]]
@@ -137,6 +140,15 @@ class LoadRun:
         record.errors[kind] += 1
         self.outcome.records.append(record)
         return None
+
+    def feed(self, user: int) -> Callable[[], CameraFeed]:
+        """Makes the feed of that user's camera, which begins when it is made."""
+
+        def begin() -> CameraFeed:
+            assert self.load.plan.cameras is not None
+            return CameraFeed(self.load.plan.cameras, user, self.clock.now(), self.outcome.film)
+
+        return begin
 
     def turns_ended(self, more: int) -> None:
         if more:

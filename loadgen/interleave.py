@@ -25,6 +25,7 @@ from typing import Any
 
 from loadgen.report import figure, read as read_report
 from loadgen.rtc_figures import CALL_ROWS
+from loadgen.video_figures import VIDEO_ROWS
 from session_server.config import ENV_PREFIX, load
 from session_server.errors import ConfigError, SessionServerError
 
@@ -32,6 +33,7 @@ FIGURES = (
     "ttfa_ms.p50", "ttfa_ms.p95", "response_ms.p50", "response_ms.p95", "c100", "underrun_ms", "wasted_audio_ratio",
     "goodput_per_s", "errors", "server_cpu_s",
 )  # fmt: skip
+_LOAD = "load."
 _READY_S, _STOP_S = 120.0, 40.0
 
 
@@ -41,14 +43,27 @@ class BlockFailed(SessionServerError):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side: `settings` are configuration keys and their values in YAML."""
+    """One side: `settings` are configuration keys and their values in YAML, or `load.NAME`: an option of `run`."""
 
     name: str
     settings: tuple[tuple[str, str], ...]
 
     @property
     def environment(self) -> dict[str, str]:
-        return {ENV_PREFIX + key.upper().replace(".", "__"): value for key, value in self.settings}
+        return {
+            ENV_PREFIX + key.upper().replace(".", "__"): value
+            for key, value in self.settings
+            if not key.startswith(_LOAD)
+        }
+
+    @property
+    def load_options(self) -> list[str]:
+        """Those of this side's load runs."""
+        return [
+            f"--{key.removeprefix(_LOAD).replace('_', '-')}={value}"
+            for key, value in self.settings
+            if key.startswith(_LOAD)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +110,13 @@ def compare(blocks: Sequence[Block], reports: Sequence[Mapping[str, Any]]) -> di
 
 
 def _paths(reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all runs have, and what calls have beside it if these are some."""
-    calls = [path for _, path in CALL_ROWS if any(figure(one, path) is not None for one in reports)]
-    return [*FIGURES, *calls]
+    """What all runs have, and what calls and cameras have beside it if there are some."""
+    more = [
+        path
+        for _, path in (*CALL_ROWS, *VIDEO_ROWS)
+        if any(figure(one, path) is not None for one in reports)
+    ]
+    return [*FIGURES, *more]
 
 
 def heading(arms: Mapping[str, Arm], load_options: Sequence[str]) -> list[str]:
@@ -152,7 +171,8 @@ def run_blocks(
     for number, block in enumerate(blocks):
         begin(number, block)
         with served(arms[block.arm], config) as url:
-            reports.append(_run(url, block, load_options))
+            options = [*load_options, *arms[block.arm].load_options]
+            reports.append(_run(url, block, options))
     return reports
 
 

@@ -83,7 +83,7 @@ class FalseStart:
 
 @dataclass(slots=True)
 class UserRecord:
-    """Everything of one user."""
+    """Everything of one user. `camera`: it is one of those who have one, be it off."""
 
     turns: list[Turn] = field(default_factory=list)
     barge_ins: list[BargeIn] = field(default_factory=list)
@@ -100,6 +100,7 @@ class UserRecord:
     received_samples: int = 0
     played_samples: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    camera: bool = False
 
 
 @dataclass(slots=True)
@@ -111,3 +112,14 @@ class ResponseIds:
     def claim(self, response: str, user: int) -> bool:
         """True the first time that anyone sees `response`."""
         return self.owners.setdefault(response, user) == user
+
+
+@dataclass(slots=True)
+class FilmFigures:
+    """Of all cameras. `dropped`: the connection was not free; `missed`: the load generator came too late for them."""
+
+    cameras: int = 0
+    sent: int = 0
+    dropped: int = 0
+    missed: int = 0
+    sent_bytes: int = 0

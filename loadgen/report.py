@@ -21,7 +21,9 @@ from loadgen.driving import Outcome
 from loadgen.measure import LEAST_EVENTS, duration_s, measure, spread
 from loadgen.rtc_figures import CALL_ROWS, section
 from loadgen.server_probe import Sample, StageTotals
+from loadgen.simulation import CameraUse
 from loadgen.slo import Verdict
+from loadgen.video_figures import VIDEO_ROWS, groups, video_section
 from session_server.errors import ConfigError
 
 SCHEMA = 1
@@ -96,9 +98,10 @@ SIMULATION_ROWS: tuple[tuple[str, str], ...] = (
 
 
 def build(
-    outcome: Outcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None
+    outcome: Outcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None,
+    camera: CameraUse | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The whole report of a run. `origin`: where the server's own figures come from, None: nowhere."""
+    """The whole report of a run. `origin`: where the server's own figures come from, None: nowhere. `camera`: what some have."""
     figures = measure(outcome.records, duration_s(outcome.records))
     report = {
         "schema": SCHEMA,
@@ -122,6 +125,10 @@ def build(
     }
     if outcome.calls is not None:
         report["webrtc"] = section(outcome.calls, outcome.records)
+    if camera is not None:
+        looks = [sample for _, sample in outcome.looks]
+        report["video"] = video_section(camera, users, outcome.film, looks)
+        report |= groups(outcome.records)
     wasted = _server_waste(outcome.looks)
     if wasted is not None:
         report["wasted_audio_ratio"] = wasted
@@ -206,7 +213,8 @@ def figure(report: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
 def rows_of(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Titles and paths that fit these reports, of load runs, simulations or both; a path once, and only if one has it."""
     simulated = [one.get("measurement_origin") == "simulation" for one in reports]
-    rows = (*SIMULATION_ROWS * any(simulated), *(*ROWS, *CALL_ROWS) * (not all(simulated)))
+    real = (*ROWS, *CALL_ROWS) * (not all(simulated))
+    rows = (*SIMULATION_ROWS * any(simulated), *real, *VIDEO_ROWS)
     titles = {path: title for title, path in reversed(rows)}
     return [
         (titles[path], path)
@@ -268,7 +276,8 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     table = Table(title="Load run", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for title, path in (*ROWS, *CALL_ROWS * ("webrtc" in report)):
+    more = (*CALL_ROWS * ("webrtc" in report), *VIDEO_ROWS * ("video" in report))
+    for title, path in (*ROWS, *more):
         table.add_row(title, shown(figure(report, path)))
     console.print(table)
     _print_notes(report, console)
@@ -284,7 +293,7 @@ def print_simulation(report: Mapping[str, Any], console: Console) -> None:
     table = Table(title="Simulated run", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for title, path in SIMULATION_ROWS:
+    for title, path in (*SIMULATION_ROWS, *VIDEO_ROWS):
         if has(report, path):
             table.add_row(title, cell(report, path))
     for stage, figures in report.get("stages", {}).items():

@@ -102,6 +102,7 @@ class RtcClient(CarriedUser):
 
     def receive(self, event: ServerEvent, now: int) -> list[str]:
         self._now = max(self._now, now)
+        self.note_session(event)
         response = event.response_id or ""
         match event.type:
             case "response.created" if event.response is not None:

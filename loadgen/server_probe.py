@@ -36,6 +36,17 @@ class StageTotals:
     jobs: float = 0.0
 
 
+Histogram = Mapping[float, float]
+"""How many samples so far were at most so many seconds."""
+EVIDENCE_AGE, LOOK = "evidence_age", "look"
+_BUCKETS = {
+    ("session_server_video_evidence_age_seconds_bucket", ""): EVIDENCE_AGE,
+    ("session_server_stage_step_seconds_bucket", "vision"): LOOK,
+}
+"""Metric and stage of each."""
+_FRAMES = "session_server_video_frames_total"
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One look at the server; None: not known. `at_s`: when, on this process's monotonic clock."""
@@ -46,6 +57,10 @@ class Sample:
     wasted_s: float | None = None
     build: tuple[tuple[str, str], ...] = ()
     stages: Mapping[str, StageTotals] = field(default_factory=dict)
+    frames: Mapping[str, float] = field(default_factory=dict)
+    """Camera frames so far, by what became of them."""
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    """By name: evidence_age, look; those that the server has."""
     at_s: float = 0.0
 
 
@@ -109,12 +124,24 @@ def parse(text: str) -> Sample | None:
     totals: dict[str, float] = {}
     stages: dict[str, dict[str, float]] = {}
     build: tuple[tuple[str, str], ...] = ()
+    frames: dict[str, float] = {}
+    histograms: dict[str, dict[float, float]] = {}
     for name, labels, value in _LINE.findall(text):
         if name == "session_server_build_info":
             build = tuple(_LABEL.findall(labels))
         if name in _STAGE_TOTALS:
             stage = dict(_LABEL.findall(labels)).get("stage", "")
             stages.setdefault(stage, {})[_STAGE_TOTALS[name]] = float(value)
+        if name == _FRAMES:
+            reason = dict(_LABEL.findall(labels)).get("reason", "")
+            frames[reason] = frames.get(reason, 0.0) + float(value)
+        elif name.endswith("_bucket"):
+            said = dict(_LABEL.findall(labels))
+            wanted = _BUCKETS.get((name, said.get("stage", "")))
+            if wanted is not None:
+                buckets = histograms.setdefault(wanted, {})
+                bound = float(said.get("le", "inf"))
+                buckets[bound] = buckets.get(bound, 0.0) + float(value)
         totals[name] = totals.get(name, 0.0) + float(value)
     if "process_cpu_seconds_total" not in totals:
         return None
@@ -125,4 +152,6 @@ def parse(text: str) -> Sample | None:
         wasted_s=totals.get("session_server_audio_wasted_seconds_total"),
         build=build,
         stages={stage: StageTotals(**found) for stage, found in stages.items()},
+        frames=frames,
+        histograms=histograms,
     )

@@ -51,8 +51,14 @@ class PlaybackLimits(msgspec.Struct, gc=False):
     ack_interval_ms: int = 200
 
 
+class VideoLimits(msgspec.Struct, gc=False):
+    max_fps: float = 0.0
+    max_bytes: int = 0
+
+
 class Extensions(msgspec.Struct, gc=False):
     playback: PlaybackLimits | None = None
+    video: VideoLimits | None = None
 
 
 class SessionBody(msgspec.Struct, gc=False):
@@ -94,25 +100,29 @@ def encode(event: dict[str, Any]) -> str:
     return json.dumps(event, separators=(",", ":"))
 
 
-def session_update(turn_detection: dict[str, Any]) -> str:
+def session_update(turn_detection: dict[str, Any], *, video: bool = False) -> str:
+    """`video`: opts in to the extension for camera frames."""
     pcm = {"type": "audio/pcm", "rate": 24000}
-    return encode(
-        {
-            "type": "session.update",
-            "session": {
-                "type": "realtime",
-                "output_modalities": ["audio"],
-                "audio": {
-                    "input": {
-                        "format": pcm,
-                        "transcription": {"model": "whisper-1"},
-                        "turn_detection": turn_detection,
-                    },
-                    "output": {"format": pcm},
-                },
+    session: dict[str, Any] = {
+        "type": "realtime",
+        "output_modalities": ["audio"],
+        "audio": {
+            "input": {
+                "format": pcm,
+                "transcription": {"model": "whisper-1"},
+                "turn_detection": turn_detection,
             },
-        }
-    )
+            "output": {"format": pcm},
+        },
+    }
+    if video:
+        session["extensions"] = {"video": {}}
+    return encode({"type": "session.update", "session": session})
+
+
+def image_append(image: str) -> str:
+    """A camera frame; `image`: base64."""
+    return encode({"type": "input_image_buffer.append", "image": image})
 
 
 def truncate(cut: Truncate) -> str:

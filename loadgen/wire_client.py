@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loadgen.audible import LoudWindows
+from loadgen.camera_feed import Cameras
 from loadgen.microphone import Microphone
 from loadgen.records import ResponseIds, UserRecord
 from loadgen.speech import Clip, swallowed
@@ -36,12 +37,13 @@ ACK_INTERVAL_MS = 200
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How users behave over a wire: `turns` in each session, and a workload of which speech, prompts and answers are not
-    taken, since clips and server have lengths of their own."""
+    taken, since clips and server have lengths of their own. `cameras`: who has one, and what it shows."""
 
     turns: int
     workload: Workload = field(default_factory=Workload)
     turn_detection: dict[str, Any] = field(default_factory=lambda: {"type": "server_vad"})
     playback: bool = False
+    cameras: Cameras | None = None
 
     @staticmethod
     def even(
@@ -132,6 +134,11 @@ class CarriedUser:
         acks = ack_ms * NS_PER_MS if plan.playback else 0
         self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
         self.lost = False
+        self.filming = False
+        """The server takes this user's camera frames."""
+        self.on_filming: Callable[[], None] = lambda: None
+        self.films = plan.cameras is not None and plan.cameras.films(index)
+        self.user.record.camera = plan.cameras is not None and plan.cameras.use.belongs_to(index)
         self._plan = plan
         self._microphone = Microphone(room)
         self._now = now
@@ -145,7 +152,17 @@ class CarriedUser:
         return self.user.record
 
     def start(self) -> list[str]:
-        return [session_update(self._plan.turn_detection)]
+        return [session_update(self._plan.turn_detection, video=self.films)]
+
+    def note_session(self, event: ServerEvent) -> None:
+        """Of the session's settings: whether camera frames may be sent."""
+        if self.films and event.type == "session.updated" and event.session is not None:
+            extensions = event.session.extensions
+            self.filming = extensions is not None and extensions.video is not None
+            if self.filming:
+                self.on_filming()
+            else:
+                self.record.errors["no_video"] += 1
 
     def closed(self, why: str, now: int) -> None:
         """The connection is gone; `why` goes into the errors unless the user had finished."""
@@ -187,6 +204,7 @@ class WireClient(CarriedUser):
 
     def receive(self, event: ServerEvent, now: int) -> list[str]:
         self._now = max(self._now, now)
+        self.note_session(event)
         out: list[str] = []
         for heard in self._read(event):
             if type(heard) is events.Audio:

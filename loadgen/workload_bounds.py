@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from loadgen.simulation import Span, Workload
+from loadgen.simulation import CAMERAS, CameraUse, Span, Workload
 
 KINDS = ("lognormal", "exponential", "uniform", "constant")
 ARRIVALS = ("closed", "poisson", "gamma", "ramp")
@@ -34,6 +34,13 @@ RANGES: dict[str, tuple[float, float]] = {
     "ramp_s": (0, _DAY_S),
     "system_tokens": (0, _TOKENS),
     "kv_tokens_per_session": (0, _TOKENS),
+}
+
+CAMERA_RANGES: dict[str, tuple[float, float]] = {
+    "fps": (0.1, 240),
+    "width": (16, 4096),
+    "height": (16, 4096),
+    "share": (0, 1),
 }
 
 MOST_OF_SPAN: dict[str, float] = {
@@ -68,7 +75,21 @@ def complaints(workload: Workload) -> list[str]:
             rate_elsewhere = one.name == "backchannel_apart_s"
             faults = _of_span(value, MOST_OF_SPAN[one.name], rate_elsewhere)
             found += [f"workload.{one.name}.{text}" for text in faults]
+    if workload.camera is not None:
+        found += [f"workload.camera.{text}" for text in _of_camera(workload.camera)]
     return found + list(_of_pairs(workload))
+
+
+def _of_camera(camera: CameraUse) -> Iterator[str]:
+    for name, (low, high) in CAMERA_RANGES.items():
+        if not low <= (value := getattr(camera, name)) <= high:
+            yield f"{name}: must be within {low:g} and {high:g}, not {value}"
+    if camera.kind not in CAMERAS:
+        yield f"kind: must be one of {', '.join(CAMERAS)}, not {camera.kind!r}"
+    if camera.kind == "clip" and not camera.path:
+        yield "path: a clip needs the path of a video file"
+    if camera.kind in ("none", "screen") and camera.path:
+        yield f"path: does not go with kind {camera.kind}"
 
 
 def _of_pairs(workload: Workload) -> Iterator[str]:

@@ -129,6 +129,6 @@ def _with_kinds(content: dict[str, Any]) -> dict[str, Any]:
     lengths = {
         key: {"median": 0.0, **value}
         for key, value in section.items()
-        if isinstance(value, dict) and "kind" in value
+        if isinstance(value, dict) and "kind" in value and key != "camera"
     }
     return {**content, "workload": {**section, **lengths}}

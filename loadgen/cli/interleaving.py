@@ -9,6 +9,7 @@ from rich.table import Table
 
 from loadgen import interleave
 from loadgen.cli.parser import parse
+from loadgen.cli.running import users_of as check_options
 from session_server.errors import ConfigError
 
 
@@ -24,7 +25,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if any(option.partition("=")[0] == "--url" for option in options.load):
         raise ConfigError("--url: `ab` starts the servers itself")
     # a wrong load option shows before the first server starts
-    parse(["run", "--url", "http://127.0.0.1:1", *options.load])
+    for arm in arms.values():
+        users = f"--users={min(options.users)}"
+        check_options(parse(["run", "--url=127.0.0.1:1", users, *options.load, *arm.load_options]))
 
     def begin(number: int, block: interleave.Block) -> None:
         console.rule(f"{number + 1} of {len(blocks)}: {block.arm}, {block.users} users", style="")

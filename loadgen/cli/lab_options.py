@@ -45,6 +45,14 @@ def share(text: str) -> float:
     return value
 
 
+def size(text: str) -> tuple[int, int]:
+    """For `type=`: width and height, like 640x480."""
+    width, times, height = text.lower().partition("x")
+    if not times or not width.isdecimal() or not height.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 640x480")
+    return int(width), int(height)
+
+
 def names(text: str) -> list[str]:
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:

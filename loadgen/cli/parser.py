@@ -21,9 +21,11 @@ from loadgen.cli.lab_options import (
     number,
     numbers,
     share,
+    size,
 )
 
 EXTENSIONS = ("playback",)
+CAMERAS = ("none", "static", "object", "drift", "pan", "screen", "clip")
 EXIT_CODES = (
     "Exit codes: 0 done; 1 an SLO was missed; 2 wrong arguments or files; 3 no session could be opened; "
     "130 interrupted."
@@ -33,6 +35,7 @@ EXIT_CODES = (
 EXAMPLES = {
     "run": "session-loadgen run --url 127.0.0.1:8000 --users 8 --turns 25 --barge-in 0.3 --report out.json\n"
     "session-loadgen run --url http://127.0.0.1:8000 --driver webrtc --users 3 --loss 5% --jitter-ms 30\n"
+    "session-loadgen run --url 127.0.0.1:8000 --users 12 --camera object --camera-users 4\n"
     "session-loadgen run --url 127.0.0.1:8000 --users 24 --arrivals together --knock-again",
     "simulate": "session-loadgen simulate --sessions 40 --policy deadline --seed 1 --report out.json\n"
     "session-loadgen simulate --sessions 198 --admission on --set lead_cap_s=4",
@@ -125,6 +128,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     add("--arrivals", default="ramp:2", metavar="FORM", help=f"{FORMS} (default: ramp:2)")
     add("--speech", type=Path, metavar="DIR", help="wav or flac files to speak; NAME.txt beside NAME.wav has the words (default: synthesised)")
     add("--backchannel-speech", type=Path, metavar="DIR", help="recordings of backchannels, with --speech")
+    add("--camera", choices=CAMERAS, metavar="KIND", help=f"users have a camera, which shows: {', '.join(CAMERAS)}; none: those who would have one have it off (default: nobody has one, or as in the workload)")
+    add("--camera-fps", type=number(float, 0.1, 240), metavar="F", help="frames a second of each camera (default: 15)")
+    add("--camera-size", type=size, metavar="WxH", help="size of the frames (default: 640x480)")
+    add("--camera-users", type=number(int, 0, 1000), metavar="N", help="how many of the users have one, evenly spread (default: all)")
+    add("--camera-path", metavar="FILE", help="the video file of a clip; a photo for static, object, drift and pan (default: a drawn room)")
     add("--knock-again", action="store_true", help="whoever is refused comes again when the server says (default: the user is lost, an error)")
     add("--extensions", action="append", choices=EXTENSIONS, default=[], help="opt in to an extension of the protocol")
     add("--api-key", metavar="KEY", help="sent as bearer key")
@@ -185,7 +193,7 @@ def _add_ab(ab: argparse.ArgumentParser) -> None:
     # fmt: off
     ab.usage = "session-loadgen ab --a KEY=VALUE ... --b KEY=VALUE ... --users N ... [options] [-- options of run]"
     add = ab.add_argument
-    add("--a", nargs="+", required=True, metavar="KEY=VALUE", help="settings of the first server, like scheduler.policy=fcfs")
+    add("--a", nargs="+", required=True, metavar="KEY=VALUE", help="settings of the first server, like scheduler.policy=fcfs, or of its load, like load.camera=none")
     add("--b", nargs="+", required=True, metavar="KEY=VALUE", help="settings of the second; ratios are second over first")
     add("--users", type=number(int, 1, 1000), nargs="+", default=[8], metavar="N", help="users at once; each number is compared by itself (default: 8)")
     add("--order", default="ABBA", metavar="WORD", help="order of the load runs (default: ABBA)")

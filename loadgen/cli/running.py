@@ -18,16 +18,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from loadgen import report as reports
 from loadgen.arrivals import arrivals
 from loadgen.bad_network import BadNetwork
+from loadgen.camera import film
+from loadgen.camera_feed import Cameras
 from loadgen.driver_ws import WsDriver
 from loadgen.driving import Load, Outcome
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
 from loadgen.wire_client import Plan, even_workload
+from loadgen.workload_bounds import complaints
 from loadgen.workloads import find_workload
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_S
-from session_server.runtime.simulation.spec import Workload
+from session_server.runtime.simulation.spec import CameraUse, Workload
 
 if TYPE_CHECKING:
     from loadgen.driver_webrtc import RtcDriver
@@ -35,6 +38,14 @@ if TYPE_CHECKING:
 PAUSE_S = 1.0
 TURN_LIMIT_S = 30.0
 CALLS = "/v1/realtime/calls"
+_CAMERA_OPTIONS = {
+    "camera": ("kind",),
+    "camera_fps": ("fps",),
+    "camera_size": ("width", "height"),
+    "camera_users": ("users",),
+    "camera_path": ("path",),
+}
+"""Which fields of a camera each option sets."""
 
 
 def realtime_url(url: str, extensions: Sequence[str] = ()) -> str:
@@ -132,6 +143,7 @@ def _report(
         seed=options.seed,
         workload=_workload(options, speech),
         origin=origin,
+        camera=users_of(options).camera,
     )
     report["sessions_refused"] += len(outcome.refusals)
     report["refusals"] = _refusals(outcome)
@@ -201,7 +213,8 @@ def _load(options: argparse.Namespace) -> Load:
         detection["silence_duration_ms"] = options.silence_ms
     workload = users_of(options)
     starts = arrivals(options.arrivals, options.users, random.Random(options.seed))
-    plan = Plan(options.turns, workload, detection, "playback" in options.extensions)
+    cameras = _cameras(workload)
+    plan = Plan(options.turns, workload, detection, "playback" in options.extensions, cameras)
     material = _material(options, says_mhm=bool(workload.backchannel or workload.backchannel_per_s))
     return Load(
         url,
@@ -224,8 +237,42 @@ def _url(options: argparse.Namespace) -> str:
     return realtime_url(options.url, options.extensions)
 
 
+def _cameras(workload: Workload) -> Cameras | None:
+    """Drawn before the run, which takes seconds."""
+    use = workload.camera
+    if use is None:
+        return None
+    return Cameras.of(use, film(use) if use.kind != "none" and use.share else None)
+
+
 def users_of(options: argparse.Namespace) -> Workload:
-    """How they behave: as in a scenario, or as the options say. Raises ConfigError."""
+    """How they behave, and with which cameras: as in a scenario, or as the options say. Raises ConfigError."""
+    workload = replace(_behaviour(options), camera=camera_of(options, _behaviour(options).camera))
+    if faults := complaints(workload):
+        raise ConfigError("; ".join(faults))
+    return workload
+
+
+def camera_of(options: argparse.Namespace, use: CameraUse | None) -> CameraUse | None:
+    """The workload's camera with what the options change; None: nobody has one."""
+    changes: dict[str, Any] = {}
+    for option, names in _CAMERA_OPTIONS.items():
+        given = getattr(options, option)
+        if given is not None:
+            changes |= zip(names, given if isinstance(given, tuple) else (given,), strict=True)
+    if "users" in changes:
+        wanted = changes.pop("users")
+        if wanted > options.users:
+            raise ConfigError(f"--camera-users {wanted}: there are {options.users} users")
+        changes["share"] = wanted / options.users
+    if not changes:
+        return use
+    if use is None and "kind" not in changes:
+        raise ConfigError("--camera-fps and the like need --camera, or a workload with cameras")
+    return replace(use if use is not None else CameraUse(), **changes)
+
+
+def _behaviour(options: argparse.Namespace) -> Workload:
     if options.workload is None:
         barge_in, backchannel = options.barge_in or 0.0, options.backchannel or 0.0
         if barge_in + backchannel > 1:
@@ -285,6 +332,7 @@ def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
         "turn_limit_s": workload.wait_limit_s,
         "arrivals": options.arrivals,
         "speech": speech,
+        "camera": None if workload.camera is None else asdict(workload.camera),
         "extensions": sorted(set(options.extensions)),
         "player": {"quantum_ms": 20, "pre_roll_ms": 0},
         "network": _network(options).told(),

@@ -14,6 +14,8 @@ from session_server.runtime.simulation.profiles import (
     profile_names as profile_names,
 )
 from session_server.runtime.simulation.spec import (
+    CAMERAS as CAMERAS,
+    CameraUse as CameraUse,
     NetworkModel as NetworkModel,
     SimulationReport as SimulationReport,
     SimulationSpec as SimulationSpec,

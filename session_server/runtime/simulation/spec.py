@@ -41,6 +41,37 @@ class Span:
     kind: str = "lognormal"
 
 
+CAMERAS = ("none", "static", "object", "drift", "pan", "screen", "clip")
+
+
+@dataclass(frozen=True, slots=True)
+class CameraUse:
+    """Users with a camera: `share` of them, evenly spread. `kind`: a still scene with sensor noise, one with an object that
+    comes and goes, one whose exposure drifts, a moving camera, a screen, a `clip` of a video file, or none: those who
+    would have one have it off, for a run to compare with. `path`: the file of a clip; of static, object, drift and pan a
+    photo instead of the drawn scene. `fps`: frames that the camera gives; what becomes of them is the server's affair."""
+
+    kind: str = "object"
+    fps: float = 15.0
+    width: int = 640
+    height: int = 480
+    share: float = 1.0
+    path: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Some film."""
+        return self.kind != "none" and self.share > 0
+
+    def belongs_to(self, user: int) -> bool:
+        """Whether the user of that index, from 0, is one of them."""
+        return int((user + 1) * self.share + _SMALL) > int(user * self.share + _SMALL)
+
+
+_SMALL = 1e-9
+"""Shares like 1 / 3 are a little less."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """How users behave.
@@ -59,7 +90,7 @@ class Workload:
     `opening_s`: from a session's opening to the first word. `wait_limit_s`: no user waits longer for the server;
     `call_limit_s`: no session lasts longer, 0: nothing limits it.
     `system_tokens`: what every prompt begins with; `kv_tokens_per_session`: room in the thinker's memory for each of the
-    N sessions, 0: as the spec or the profile says.
+    N sessions, 0: as the spec or the profile says. `camera` None: nobody has one.
     """
 
     name: str = "mixed"
@@ -92,6 +123,7 @@ class Workload:
     ramp_s: float = 20.0
     system_tokens: int = 0
     kv_tokens_per_session: int = 0
+    camera: CameraUse | None = None
     trace: Trace | None = None
 
 

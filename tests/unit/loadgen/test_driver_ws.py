@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +16,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.utils import accept_key
 
+from loadgen.camera import Film
+from loadgen.camera_feed import Cameras
 from loadgen.cli import main
 from loadgen.driver_ws import WsDriver, why_closed
 from loadgen.driving import Load, Refused, RunFailed
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
+from loadgen.simulation import CameraUse
 from loadgen.speech import Material
 from loadgen.wire_client import Plan
 from tests.patient_loop import LoopClock
@@ -46,13 +51,19 @@ class Talker:
         self.turns = 0
         self.answering: asyncio.Task[None] | None = None
         self.frames = 0
+        self.pictures: list[bytes] = []
+        self.wants_video = True
 
     async def say(self, kind: str, **fields: object) -> None:
         await self.socket.send_json({"type": kind, "event_id": "e", **fields})
 
     async def hear(self, event: dict) -> None:
         if event["type"] == "session.update":
+            if not self.wants_video:
+                event["session"].pop("extensions", None)
             await self.say("session.updated", session={"id": "sess_1", **event["session"]})
+        if event["type"] == "input_image_buffer.append":
+            self.pictures.append(base64.b64decode(event["image"]))
         if event["type"] != "input_audio_buffer.append":
             return
         self.frames += 1
@@ -311,3 +322,48 @@ async def test_a_server_that_answers_no_ping_is_told_apart_from_a_lost_connectio
                 with pytest.raises(ConnectionClosed):
                     await socket.recv()
             assert why_closed(socket) == why
+
+
+CAMERAS = Cameras.of(
+    CameraUse("static", fps=25.0, share=0.5), Film(25.0, tuple(b"%d" % n for n in range(10)))
+)
+
+
+@pytest.mark.asyncio
+async def test_users_with_a_camera_film_while_they_talk():
+    plan = replace(Plan.even(2, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
+    async with Server() as server:
+        outcome = await drive(server, plan, users=4)
+        pictures = [talker.pictures for talker in server.talkers]
+    assert [record.camera for record in outcome.records].count(True) == 2
+    assert measure(outcome.records, 1.0)["error_kinds"] == {}
+    assert measure(outcome.records, 1.0)["turns"] == 8
+    assert sorted(bool(one) for one in pictures) == [False, False, True, True]
+    for seen in filter(None, pictures):
+        numbers = [int(one) for one in seen]
+        assert len(numbers) > 20
+        forward = [(b - a) % 10 for a, b in itertools.pairwise(numbers)]
+        assert forward.count(1) > 0.8 * len(forward), "one after the other, few left out"
+    film = outcome.film
+    assert film.cameras == 2
+    assert film.sent >= sum(map(len, pictures)) > 0
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_takes_no_video_gets_none_and_the_talk_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    plan = replace(Plan.even(1, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
+    born = Talker.__init__
+
+    def blind(self: Talker, socket: web.WebSocketResponse) -> None:
+        born(self, socket)
+        self.wants_video = False
+
+    monkeypatch.setattr(Talker, "__init__", blind)
+    async with Server() as server:
+        outcome = await drive(server, plan, users=2)
+        assert not any(talker.pictures for talker in server.talkers)
+    assert measure(outcome.records, 1.0)["error_kinds"] == {"no_video": 1}
+    assert measure(outcome.records, 1.0)["turns"] == 2
+    assert outcome.film.cameras == 0

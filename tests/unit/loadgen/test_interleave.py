@@ -110,3 +110,46 @@ def test_a_load_against_another_server_is_refused(capsys: pytest.CaptureFixture[
     ]
     assert main([*options, "--", "--turns", "1", "--url=http://127.0.0.1:9"]) == 2
     assert "--url: `ab` starts the servers itself" in capsys.readouterr().err
+
+
+def test_a_side_may_have_a_load_of_its_own() -> None:
+    arm = arm_of("B", ["load.camera=object", "load.camera_fps=30", "scheduler.policy=fcfs"])
+    assert arm.load_options == ["--camera=object", "--camera-fps=30"]
+    assert arm.environment == {"SESSION_SERVER__SCHEDULER__POLICY": "fcfs"}
+    interleave.require_settings({"A": arm_of("A", ["load.camera=none"]), "B": arm}, None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("load.camera=cinema", "--camera: invalid choice"),
+        ("load.lens=wide", "unrecognized arguments: --lens=wide"),
+    ],
+)
+def test_an_option_that_run_does_not_have_shows_before_the_first_server(
+    setting: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["ab", "--a", "load.camera=none", "--b", setting, "--users", "2"])
+    assert said in capsys.readouterr().err
+
+
+def test_cameras_that_there_are_no_users_for_show_before_the_first_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["ab", "--a", "load.camera=none", "--b", "load.camera=pan", "--users", "2", "8"]
+    assert main([*options, "--", "--camera-users", "4"]) == 2
+    assert "--camera-users 4: there are 2 users" in capsys.readouterr().err
+
+
+def test_runs_with_cameras_compare_the_sound_of_those_who_have_none() -> None:
+    plain: dict[str, Any] = {"without_camera": {"ttfa_ms": {"p95": 800.0}, "c100": 1.0}}
+    beside: dict[str, Any] = {
+        "without_camera": {"ttfa_ms": {"p95": 840.0}, "c100": 0.99},
+        "video": {"client": {"sent": 900}},
+    }
+    found = compare(plan([12], "AB", 0), [report(1.0) | plain, report(1.0) | beside])["12"]
+    assert found["without_camera.ttfa_ms.p95"]["ratio"] == pytest.approx(1.05)
+    assert found["without_camera.c100"]["ratio"] == pytest.approx(0.99)
+    assert found["video.client.sent"]["b"] == [900]
+    assert "without_camera.c100" not in compare(plan([8], "AB", 0), [report(1.0)] * 2)["8"]

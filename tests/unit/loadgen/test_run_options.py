@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from loadgen.cli import parser
 from loadgen.cli.parser import parse
 from loadgen.cli.running import _load, calls_url, users_of
+from loadgen.simulation import CAMERAS, CameraUse
 from session_server.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -101,3 +105,66 @@ def test_a_share_is_written_as_people_write_it(capsys: pytest.CaptureFixture[str
         with pytest.raises(SystemExit):
             parse(["run", "--url", "http://h", "--loss", text])
         assert said in capsys.readouterr().err
+
+
+def test_nobody_has_a_camera_unless_it_is_asked_for() -> None:
+    assert users().camera is None
+    assert users("--workload", "mixed").camera is None
+
+
+def test_options_say_who_has_a_camera_and_what_it_shows() -> None:
+    own = users(
+        "--users", "12", "--camera", "pan", "--camera-users", "4", "--camera-fps", "30",
+        "--camera-size", "320x240",
+    ).camera  # fmt: skip
+    assert own == CameraUse("pan", 30.0, 320, 240, 4 / 12)
+    assert users("--camera", "static").camera == CameraUse("static")
+
+
+def test_options_change_the_cameras_of_a_scenario_one_by_one() -> None:
+    usual = users("--workload", "cameras").camera
+    assert usual is not None
+    off = users("--workload", "cameras", "--camera", "none").camera
+    assert off == replace(usual, kind="none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--users", "3", "--camera", "pan", "--camera-users", "4"],
+            "--camera-users 4: there are 3",
+        ),
+        (["--camera-fps", "30"], "need --camera, or a workload with cameras"),
+        (["--camera", "clip"], r"workload\.camera\.path: a clip needs"),
+        (["--camera", "screen", "--camera-path", "a.png"], r"camera\.path: does not go with"),
+        (
+            ["--camera", "pan", "--camera-size", "9000x10"],
+            r"workload\.camera\.width: must be within",
+        ),
+    ],
+)
+def test_cameras_that_cannot_be_are_said(arguments: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        users(*arguments)
+
+
+def test_a_size_is_written_as_people_write_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        users("--camera", "pan", "--camera-size", "640")
+    assert "not a size like 640x480" in capsys.readouterr().err
+
+
+def test_the_kinds_of_cameras_are_those_of_workloads() -> None:
+    assert parser.CAMERAS == CAMERAS
+
+
+def test_frames_are_made_before_the_run_and_not_for_cameras_that_are_off() -> None:
+    options = ["run", "--url", "127.0.0.1:1", "--users", "4", "--camera-users", "2"]
+    on = _load(parse([*options, "--camera", "static", "--camera-size", "64x48"])).plan.cameras
+    off = _load(parse([*options, "--camera", "none"])).plan.cameras
+    assert on is not None
+    assert off is not None
+    assert [on.films(user) for user in range(4)] == [False, True, False, True]
+    assert not any(map(off.films, range(4)))
+    assert [off.use.belongs_to(user) for user in range(4)] == [False, True, False, True]

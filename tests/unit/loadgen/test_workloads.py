@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 PROMISED = {
     "mixed", "interactive", "long-answer", "bursty-poisson", "bursty-gamma", "ramp", "closed-steady",
-    "closed-eager", "noisy", "lifelike", "drops", "multi-turn",
+    "closed-eager", "noisy", "lifelike", "drops", "multi-turn", "cameras",
 }  # fmt: skip
 
 
@@ -50,6 +50,15 @@ def test_a_number_too_large_for_a_float_is_one_line_that_names_the_key(tmp_path:
     with pytest.raises(ConfigError, match=r"wait_limit_s: the number is too large") as caught:
         find_workload(str(file))
     assert "\n" not in str(caught.value)
+
+
+def test_users_of_a_scenario_may_have_cameras(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("about: mine\ninherit: cameras\nworkload: {camera: {fps: 30}}\n")
+    base, found = find_workload("cameras").workload.camera, find_workload(str(file)).workload.camera
+    assert base is not None
+    assert found == replace(base, fps=30.0)
+    assert find_workload("mixed").workload.camera is None
 
 
 def test_a_file_of_ones_own_inherits(tmp_path: Path):
@@ -128,6 +137,22 @@ def test_a_file_of_ones_own_inherits(tmp_path: Path):
             "about: x\nworkload: {speech_s: {median: 1, kind: pareto}}",
             "workload.speech_s.kind: must be one of lognormal",
         ),
+        (
+            "about: x\nworkload: {camera: {kind: film}}",
+            "workload.camera.kind: must be one of none, static",
+        ),
+        ("about: x\nworkload: {camera: {kind: clip}}", "workload.camera.path: a clip needs"),
+        (
+            "about: x\nworkload: {camera: {kind: none, path: a.mp4}}",
+            "workload.camera.path: does not",
+        ),
+        ("about: x\nworkload: {camera: {fps: 0}}", "workload.camera.fps: must be within 0.1 and"),
+        ("about: x\nworkload: {camera: {share: 1.5}}", "workload.camera.share: must be within"),
+        ("about: x\nworkload: {camera: {share: .nan}}", "workload.camera.share: must be within"),
+        ("about: x\nworkload: {camera: {width: 9999999}}", "workload.camera.width: must be within"),
+        ("about: x\nworkload: {camera: {height: 1.5}}", "workload.camera.height: must be a whole"),
+        ("about: x\nworkload: {camera: {zoom: 2}}", "workload.camera.zoom: unknown key"),
+        ("about: x\nworkload: {camera: yes}", "workload.camera"),
         ("about: x\nnetwork: {delay: 3}", "network.delay: unknown key"),
         ("about: x\ninherit: nothing", "inherit: no workload nothing; there are "),
         ("about: x\ninherit: 3", "inherit: must name another workload"),
