@@ -145,6 +145,8 @@ class SimulatedUsers:
         preroll_ns = int(network.preroll_ms * NS_PER_MS)
         client = Client(origin_ns, preroll_ns, network.ack_interval_ms * NS_PER_MS)
         user = VirtualUser(seat.index, self._script(seat, rng), client, self._ids, seat.now)
+        camera = self.workload.camera
+        user.record.camera = camera is not None and camera.belongs_to(seat.index)
         self._users.append(user)
         return SimulatedUser(seat, user)
 

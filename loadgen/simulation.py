@@ -16,10 +16,13 @@ from typing import Any
 from loadgen.driver_sim import SimulatedUsers, workload_of
 from loadgen.measure import measure, spread
 from loadgen.records import UserRecord
+from loadgen.video_figures import camera_figures, groups
 from loadgen.watch import Look as Look, Watch as Watch, hopeless as hopeless
 from session_server.errors import ConfigError
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.simulation import (
+    CAMERAS as CAMERAS,
+    CameraUse as CameraUse,
     NetworkModel as NetworkModel,
     Profile as Profile,
     SimulationReport as SimulationReport,
@@ -50,7 +53,7 @@ def simulate(
     end_ns = wanted_ns = int(spec.seconds * NS_PER_S)
     with _rare_collections():
         for number in range(spec.replicas):
-            sessions = spec.sessions // spec.replicas + (number < spec.sessions % spec.replicas)
+            sessions = _share(spec, number)
             users = SimulatedUsers(spec, profile)
             replica = Replica(spec, profile, number, sessions, new_occupant=users)
             try:
@@ -98,9 +101,35 @@ def _figures(
         "counts": dict(sorted(counts.items())),
         "stages": _stages(replicas, end_ns),
         **replica_figures(replicas, end_ns),
+        **_cameras(spec, replicas, records, end_ns),
         "lead": [[round(at / NS_PER_S, 1), lead] for at, lead in replicas[0].records.lead],
         "events": sum(r.loop.events for r in replicas),
     }
+
+
+def _cameras(
+    spec: SimulationSpec, replicas: Sequence[Replica], records: Sequence[UserRecord], end_ns: int
+) -> dict[str, Any]:
+    """Nothing where nobody has one."""
+    use = spec.workload.camera
+    if use is None:
+        return {}
+    warm_up_ns = int(spec.warm_up_s * NS_PER_S)
+    span = (warm_up_ns, end_ns)
+    slots = [slot for r in range(spec.replicas) for slot in range(_share(spec, r))]
+    return {
+        "video": {
+            "users": sum(use.belongs_to(slot) for slot in slots),
+            "camera": asdict(use),
+            "server": camera_figures([replica.cameras for replica in replicas]),
+        },
+        **groups(records, (end_ns - warm_up_ns) / NS_PER_S, span),
+    }
+
+
+def _share(spec: SimulationSpec, replica: int) -> int:
+    """Sessions of that replica."""
+    return spec.sessions // spec.replicas + (replica < spec.sessions % spec.replicas)
 
 
 def _lockstep(spec: SimulationSpec, profile: Profile) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A step's cost is a table by batch size (`step_ms`, linear between its points, the last slope beyond them), or linear in
 batch and units (`linear`), or that of a vocoder that recomputes left context and gains by batching (`chunk`); a
-prompt that is read in the step adds `prefill`. `host_gap_ms` comes on top of every step. Times are nanoseconds
+prompt that is read in the step adds `prefill`. A look at a picture takes a step for each figure of `look` (`objects_ms`, and
+`text_ms` where text is wanted), which is the step's cost. A stage that `gives_way` runs only while its device has nothing else to do. `host_gap_ms` comes on top of every step. Times are nanoseconds
 outside of this file, milliseconds in YAML. Stages of one device run at most `concurrent` steps at once; a step that
 begins while another stage's runs there takes 1 / `sharing` of its time.
 """
@@ -63,6 +64,9 @@ class StageCost:
     slots: int | None = None
     prompt_room: int = 0
     per_session: float = 0.0
+    objects_ms: tuple[float, ...] = ()
+    text_ms: tuple[float, ...] = ()
+    gives_way: bool = False
 
     def step_ns(self, batch: int, units: int, prompt_tokens: int = 0) -> int:
         """A step of `batch` jobs; `units`: the longest chunk where there is a gain by batching, else their sum.
@@ -138,6 +142,7 @@ _KEYS = {
 }  # fmt: skip
 _STAGE_KEYS = {
     "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots", "prompt_room", "per_session",
+    "look", "gives_way",
 }  # fmt: skip
 
 
@@ -232,6 +237,7 @@ def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:
         raise ValueError(f"stages.{stage.value}.{unknown[0]}: unknown key")
     linear, chunk = content.get("linear", {}), content.get("chunk", {})
     prefill = content.get("prefill", {})
+    look = _look(stage, content.get("look"))
     rate = float(prefill.get("tokens_per_s", math.inf))
     return StageCost(
         stage=stage,
@@ -250,7 +256,27 @@ def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:
         slots=content.get("slots"),
         prompt_room=int(content.get("prompt_room", 0)),
         per_session=float(content.get("per_session", 0.0)),
+        objects_ms=look["objects_ms"],
+        text_ms=look["text_ms"],
+        gives_way=bool(content.get("gives_way", False)),
     )
+
+
+def _look(stage: Stage, content: Mapping[str, Any] | None) -> dict[str, tuple[float, ...]]:
+    """The steps of a look; only eyes have one, and they must."""
+    where = f"stages.{stage.value}.look"
+    if (content is not None) is not (stage is Stage.VISION):
+        raise ValueError(f"{where}: goes with the vision stage, which needs it")
+    given = content or {}
+    unknown = sorted(set(given) - {"objects_ms", "text_ms"})
+    if unknown:
+        raise ValueError(f"{where}.{unknown[0]}: unknown key")
+    steps = {name: tuple(map(float, given.get(name, ()))) for name in ("objects_ms", "text_ms")}
+    if content is not None and not steps["objects_ms"]:
+        raise ValueError(f"{where}.objects_ms: needs the milliseconds of at least one step")
+    if any(ms < 0 for times in steps.values() for ms in times):
+        raise ValueError(f"{where}: milliseconds must not be below 0")
+    return steps
 
 
 def _table(content: Mapping[Any, Any]) -> Table:

@@ -28,6 +28,7 @@ from engines.base import (
 )
 from engines.sim.profile import Profile, StageCost
 from engines.sim.scripted_base import Scripted
+from engines.sim.scripted_eyes import ScriptedEyes
 from engines.sim.scripted_thinker import (
     TOKEN_CHARS as TOKEN_CHARS,
     WORDS as WORDS,
@@ -219,7 +220,12 @@ def silence_free(samples: int) -> bytes:
 
 
 ScriptedEngine = (
-    ScriptedEars | ScriptedThinker | ScriptedTalker | ScriptedClauses | ScriptedRenderer
+    ScriptedEars
+    | ScriptedEyes
+    | ScriptedThinker
+    | ScriptedTalker
+    | ScriptedClauses
+    | ScriptedRenderer
 )
 
 
@@ -231,6 +237,8 @@ def engine_of(
     match stage:
         case Stage.ASR | Stage.TURN:
             return ScriptedEars(profile, cost)
+        case Stage.VISION:
+            return ScriptedEyes(profile, cost)
         case Stage.THINKER:
             return ScriptedThinker(profile, cost, system_tokens, tokens_run)
         case Stage.TALKER if profile.streams_text:

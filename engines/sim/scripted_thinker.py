@@ -1,6 +1,6 @@
 """The thinker of a simulated conversation: reads what is new of a prompt, then writes a known number of tokens.
 
-What a user says is spelled `turn <n> prompt <tokens> answer <tokens>`. Every token has four characters; words have one,
+What a user says is spelled `turn <n> prompt <tokens> answer <tokens>`; a last line of what the camera shows is read, too. Every token has four characters; words have one,
 or as many in the mean as the profile says. A prompt that outgrows its room is trimmed by the rule of the real engine.
 """
 
@@ -73,7 +73,10 @@ class ScriptedThinker(Scripted):
         for message in job.messages:
             if message.role == "user":
                 words = message.content.split()
-                new, answer = (int(words[3]), int(words[5])) if len(words) > 5 else (1, 1)
+                asked = len(words) > 5 and words[0] == "turn"
+                new, answer = (int(words[3]), int(words[5])) if asked else (1, 1)
+                if message.camera is not None:
+                    new += len(message.content.rpartition("\n")[2]) // TOKEN_CHARS
                 lengths.append(new)
             else:
                 lengths.append(len(message.content) // TOKEN_CHARS)

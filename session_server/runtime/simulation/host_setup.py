@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from engines.base import Stage
@@ -68,6 +68,20 @@ def _like(name: str, default: object, value: float | str) -> object:
     except (ValueError, KeyError):
         pass
     raise ValueError(f"{name}: must be {wanted}, not {value!r}")
+
+
+def with_eyes(profile: Profile, spec: SimulationSpec) -> Profile:
+    """The profile without its vision stage, unless users have cameras that are on. Raises ValueError when it has none then."""
+    camera = spec.workload.camera
+    if camera is not None and camera.is_on:
+        if Stage.VISION not in profile.stages:
+            raise ValueError(
+                f"workload.camera: profile {profile.name} has no vision stage, which cameras need"
+            )
+        return profile
+    ears_only = dict(profile.stages)
+    ears_only.pop(Stage.VISION, None)
+    return replace(profile, stages=ears_only)
 
 
 def graph_of(profile: Profile) -> Graph:

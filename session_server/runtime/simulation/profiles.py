@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engines.sim.profile import Profile, load_profile
 from session_server.errors import ConfigError
-from session_server.runtime.simulation.host_setup import scheduler_params
+from session_server.runtime.simulation.host_setup import scheduler_params, with_eyes
 from session_server.runtime.simulation.spec import SimulationSpec
 
 _HERE = Path(__file__).resolve()
@@ -35,6 +35,8 @@ def find_profile(name: str) -> Profile:
 def check(spec: SimulationSpec) -> None:
     """Raises ConfigError when the profile or a parameter of the scheduler is wrong."""
     try:
-        scheduler_params(spec, find_profile(spec.profile))
+        profile = find_profile(spec.profile)
+        scheduler_params(spec, profile)
+        with_eyes(profile, spec)
     except ValueError as fault:
         raise ConfigError(str(fault)) from fault

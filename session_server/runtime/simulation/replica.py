@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import cast
 
@@ -39,14 +40,15 @@ from session_server.runtime.messages import OpenSession, SessionRefused, ToSessi
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
-from session_server.runtime.simulation.host_setup import graph_of, scheduler_params
+from session_server.runtime.simulation.host_setup import graph_of, scheduler_params, with_eyes
 from session_server.runtime.simulation.known_costs import teach
 from session_server.runtime.simulation.kv_link import attach_pool
 from session_server.runtime.simulation.network import Noise, Path
 from session_server.runtime.simulation.records import ReplicaRecords
 from session_server.runtime.simulation.seat import NewOccupant, Seat, nobody
+from session_server.runtime.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.runtime.simulation.sim_session import SimSession
-from session_server.runtime.simulation.spec import SimulationSpec, Workload
+from session_server.runtime.simulation.spec import CameraUse, SimulationSpec, Workload
 from session_server.runtime.simulation.trace import TraceSession
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
 from session_server.runtime.stage_worker import Report, Worker
@@ -80,7 +82,9 @@ class Replica:
         recorder: Recorder | None = None,
         new_occupant: NewOccupant = nobody,
     ) -> None:
+        profile = with_eyes(profile, spec)
         self.loop = VirtualLoop()
+        self.cameras = CameraRecords()
         self.records = ReplicaRecords()
         self.params = scheduler_params(spec, profile)
         self.engines: dict[Stage, ScriptedEngine] = {}
@@ -258,9 +262,19 @@ class Replica:
             name, self.loop, self.host.post, seat, self._settings, self._core, self._new_id,
             Path(spec.network, noise), seat.uplink, self.handover_ns, self._recorder, spec.release_ms,
         )  # fmt: skip
+        camera = spec.workload.camera
+        if camera is not None and camera.is_on and camera.belongs_to(slot):
+            seat.session.camera_records = self.cameras
+            seat.session.new_camera = partial(self._new_camera, camera, seat.uplink.usual_ns)
         self._sessions[name] = seat.session
         self.seats.append(seat)
         self.host.post(OpenSession(name))
+
+    def _new_camera(self, use: CameraUse, delay_ns: int, session: SimSession) -> SimCamera:
+        rng = random.Random(f"{self._seed}/{session.name}/camera")
+        return SimCamera(
+            session.name, use, self.loop, session.feed, session.ears.position, delay_ns, rng, self.cameras
+        )  # fmt: skip
 
     def _traced(self, slot: int) -> tuple[TraceSession, float]:
         """The recorded session that this one repeats, and when it opens: copies a little after each other."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from session_server.core import actions, events
 from session_server.core.session import Session
-from session_server.core.settings import CoreParams, SessionSettings
+from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
 from session_server.ids import NewId
-from session_server.media import INPUT_RATE
+from session_server.media import INPUT_RATE, NS_PER_MS
 from session_server.runtime import messages, seam
 from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.network import Path
+from session_server.runtime.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
 
@@ -75,6 +77,12 @@ class SimSession:
             new_id = recorder.ids(name, new_id)
         self.core = Session(settings, params, new_id, loop.time)
         self.words = Words()
+        self.new_camera: Callable[[SimSession], SimCamera] | None = None
+        """Of a user who has one: it is on from the session's opening."""
+        self.camera_records: CameraRecords | None = None
+        self._camera: SimCamera | None = None
+        self._look: tuple[str, int] = ("", 0)
+        self._settings = settings
         self.decided: int | None = None
         self.generated: dict[str, int] = {}
         self.closed = False
@@ -96,6 +104,8 @@ class SimSession:
 
     def deliver(self, message: messages.ToSession) -> None:
         if isinstance(message, messages.SessionOpened):
+            if self.new_camera is not None:
+                self._film(self.new_camera)
             self._client.on_opened()
         elif isinstance(message, messages.SessionRefused):
             self.closed = True
@@ -104,6 +114,8 @@ class SimSession:
             if isinstance(message, messages.Chunk):
                 made = self.generated.get(message.response, 0)
                 self.generated[message.response] = made + len(message.pcm) // 2
+            elif self.camera_records is not None:
+                self._note_look(message, self.camera_records)
             event = seam.from_host(message)
             if event is not None:
                 self.feed(event)
@@ -177,6 +189,58 @@ class SimSession:
     def _hang_up(self, _: actions.CloseConnection, now: int) -> None:
         self.close()
 
+    # -- the camera
+
+    def _film(self, new_camera: Callable[[SimSession], SimCamera]) -> None:
+        """The client opts in, and films."""
+        settings = replace(self._settings, video=VideoExtension())
+        self._camera = new_camera(self)
+        self.feed(events.SettingsChanged(settings))
+
+    def _look_at(self, action: actions.LookAtFrame, now: int) -> None:
+        picture = self._camera.picture(action.frame) if self._camera is not None else None
+        if picture is None:
+            self._inbox.append(
+                events.WorkFailed(action.work_id, "invalid_value", "the frame is not kept any more")
+            )
+            return
+        self._look = (action.work_id, now)
+        due = now + seam.PICTURE_DUE_MS * NS_PER_MS
+        message = messages.LookAt(self.name, action.work_id, picture, due, action.read, camera=True)
+        self._loop.post(now + self._handover_ns, self._post, message)
+
+    def _note_look(self, message: messages.ToSession, records: CameraRecords) -> None:
+        work_id, asked = self._look
+        if isinstance(message, messages.PictureSeen) and message.work_id == work_id:
+            records.looks_ns.append(self._loop.time - asked)
+        elif isinstance(message, messages.WorkFailed) and message.work_id == work_id:
+            records.failed_looks[message.code] += 1
+
+    def _forget_frames(self, action: actions.ForgetFrames, now: int) -> None:
+        if self._camera is not None:
+            self._camera.forget(action.before)
+
+    def _set_frame_rate(self, action: actions.SetFrameRate, now: int) -> None:
+        if self._camera is not None:
+            self._camera.allow(action.fps)
+
+    def _want_frame(self, _: actions.WantFrame, now: int) -> None:
+        if self._camera is not None:
+            self._camera.want()
+
+    def _count(self, action: actions.Count, now: int) -> None:
+        if self.camera_records is not None and action.name == "video_frames":
+            self.camera_records.unseen[action.label or ""] += 1
+
+    def _generate(self, action: actions.StartGeneration, now: int) -> None:
+        if self.camera_records is not None:
+            view = next((m.camera for m in reversed(action.messages) if m.camera), None)
+            if view is not None and view.report:
+                self.camera_records.ages_ms.append(view.age_ms)
+            elif view is not None:
+                self.camera_records.without += 1
+        self._command(action, now)
+
     # -- time
 
     def _arm(self) -> None:
@@ -213,6 +277,8 @@ class SimSession:
         self.feed(events.Disconnected())
         self.closed = True
         self.ears.stop()
+        if self._camera is not None:
+            self._camera.stop()
         if self._alarm is not None:
             self._alarm.cancel()
         self._post(messages.CloseSession(self.name))
@@ -221,9 +287,15 @@ class SimSession:
 _CARRY_OUT: dict[type, Callable[[SimSession, Any, int], None]] = {
     actions.SendAudio: SimSession._send,
     actions.CloseConnection: SimSession._hang_up,
+    actions.StartGeneration: SimSession._generate,
+    actions.LookAtFrame: SimSession._look_at,
+    actions.ForgetFrames: SimSession._forget_frames,
+    actions.SetFrameRate: SimSession._set_frame_rate,
+    actions.WantFrame: SimSession._want_frame,
+    actions.Count: SimSession._count,
     **dict.fromkeys(
         (
-            actions.StartGeneration, actions.WarmPrefix, actions.AdoptDraft, actions.CancelGeneration,
+            actions.WarmPrefix, actions.AdoptDraft, actions.CancelGeneration,
             actions.RaiseFence, actions.ReportFrontier,
         ),
         SimSession._command,

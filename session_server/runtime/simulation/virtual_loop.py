@@ -99,8 +99,24 @@ class VirtualLoop:
                 callback(*args)
 
 
+class _Spare:
+    """Work that only idle time is spent on."""
+
+    __slots__ = ("asked", "begun", "done", "left", "run")
+
+    def __init__(self, left: int, asked: int, done: Callable[[int], object]) -> None:
+        self.left = left
+        self.asked = asked
+        self.done = done
+        self.begun = -1
+        """Since when it runs, -1: it rests."""
+        self.run = 0
+        """Which time it is that it runs: an end that was foreseen before a rest is none."""
+
+
 class SharedDevice:
-    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run.
+    """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run. Beside them
+    `spare` work, one piece at a time, which rests while all places are taken, as a thread of the least priority does.
     `sessions`: how many the host serves now."""
 
     def __init__(
@@ -111,6 +127,7 @@ class SharedDevice:
         self.sessions = sessions
         self._running = 0
         self._waiting: deque[tuple[int, Callable[[int], object]]] = deque()
+        self._spare: deque[_Spare] = deque()
 
     def run(self, work_ns: int, done: Callable[[int], object]) -> None:
         """`done` is told how long the step took on the device, waiting not counted."""
@@ -120,13 +137,51 @@ class SharedDevice:
         if self._running and self._limits.sharing != 1.0:
             work_ns = int(work_ns / self._limits.sharing)
         self._running += 1
+        if self._spare and self._is_full:
+            self._rest()
         self._loop.post(self._loop.time + work_ns, self._over, work_ns, done)
 
     def _over(self, took_ns: int, done: Callable[[int], object]) -> None:
         self._running -= 1
         if self._waiting:
             self.run(*self._waiting.popleft())
+        elif self._spare:
+            self._go_on()
         done(took_ns)
+
+    # -- what gives way
+
+    @property
+    def _is_full(self) -> bool:
+        return 0 < self._limits.concurrent <= self._running
+
+    def spare(self, work_ns: int, done: Callable[[int], object]) -> None:
+        """`done` is told how long the step took, its rests included: a clock in its thread would say the same."""
+        self._spare.append(_Spare(work_ns, self._loop.time, done))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        piece = self._spare[0]
+        if piece.begun >= 0 or self._is_full:
+            return
+        piece.begun = self._loop.time
+        piece.run += 1
+        self._loop.post(self._loop.time + piece.left, self._spared, piece, piece.run)
+
+    def _rest(self) -> None:
+        piece = self._spare[0]
+        if piece.begun >= 0:
+            piece.left -= self._loop.time - piece.begun
+            piece.begun = -1
+
+    def _spared(self, piece: _Spare, run: int) -> None:
+        if piece.begun < 0 or piece.run != run:
+            return
+        self._spare.popleft()
+        if self._spare:
+            self._spare[0].asked = self._loop.time
+            self._go_on()
+        piece.done(self._loop.time - piece.asked)
 
 
 class ModelWorker:
@@ -186,7 +241,8 @@ class ModelWorker:
         cost_ns = engine.cost_ns
         if engine.cost.per_session:
             cost_ns = int(cost_ns * (1.0 + engine.cost.per_session * self._device.sessions()))
-        self._device.run(self._with_jitter(cost_ns), lambda ns: self._done(outcome, ns))
+        run = self._device.spare if engine.cost.gives_way else self._device.run
+        run(self._with_jitter(cost_ns), lambda ns: self._done(outcome, ns))
 
     def stop(self) -> None:
         """Nothing to close."""
