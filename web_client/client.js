@@ -8,10 +8,11 @@ import { Microphone } from './audio/microphone.js';
 import { AGAIN, Conversation } from './model/conversation.js';
 import { EventLog } from './model/event_log.js';
 import { Fault, retryDelay } from './model/faults.js';
-import { sessionOf } from './model/settings.js';
+import { OF_CAMERA, sessionOf } from './model/settings.js';
 import { VoiceTrace } from './model/voice_trace.js';
 import { WebRtcConnection } from './transport/webrtc.js';
 import { WebSocketConnection } from './transport/websocket.js';
+import { CameraFeed } from './video/camera_feed.js';
 
 export class Client {
   /** `changed()`: something is to be shown anew. `sink`: an audio element. */
@@ -27,6 +28,7 @@ export class Client {
       this.trace.hear(rms, performance.now());
     });
     this.microphone.onLost = () => this.replaceMicrophone();
+    this.camera = new CameraFeed(() => this.changed(), () => this.conversation.sight.clear());
     this.phase = 'idle';
     this.fault = null;
     this.connection = null;
@@ -96,6 +98,7 @@ export class Client {
     if (settings.transport === 'websocket') this.send({ type: 'session.update', session: sessionOf(settings) });
     this.conversation.timeline.mark('connection', now, again ? 'connected again' : 'connected');
     if (again) this.retell();
+    this.camera.attach(this.connection);
     outputIsMissing().then((missing) => {
       if (!missing || this.phase !== 'open') return;
       this.fault = new Fault('no_output', 'the browser lists no audio output');
@@ -115,6 +118,7 @@ export class Client {
   take(event) {
     const now = performance.now();
     this.log.add('in', event, now);
+    if (this.camera.take(event)) return;
     for (const answer of this.conversation.handle(event, now, this.trace.lastVoiced)) this.send(answer);
   }
 
@@ -127,6 +131,7 @@ export class Client {
     const now = performance.now();
     this.conversation.ended(now);
     this.connection = null;
+    this.camera.detach();
     this.levels.voice = 0;
     if (this.phase === 'connecting') return; // `open` throws, and that says it better
     this.conversation.timeline.mark('connection', now, fault === null ? 'hung up' : 'connection lost');
@@ -138,11 +143,12 @@ export class Client {
   failed(fault, again) {
     this.connection?.close();
     this.connection = null;
+    this.camera.detach();
     this.conversation.ended(performance.now());
     const worthwhile = fault.retry || (again && ['unreachable', 'not_ready', 'full'].includes(fault.kind));
     const delay = again && worthwhile ? retryDelay(this.attempt++) : null;
     if (delay === null) {
-      this.rest(again && worthwhile ? new Fault('gone', fault.detail) : fault);
+      this.rest(again && worthwhile ? new Fault('gone', fault.detail) : fault, !again);
       return;
     }
     this.phase = 'retrying';
@@ -150,17 +156,20 @@ export class Client {
     this.timer = setTimeout(() => this.connect(this.options.settings, this.options.key), delay);
   }
 
-  rest(fault) {
+  /** Nothing is connected, nor will be by itself. `again`: the user may try again at once, so the camera may stay on. */
+  rest(fault, again = false) {
     clearTimeout(this.timer);
     this.phase = 'idle';
     this.fault = fault;
     this.levels.microphone = 0;
     this.microphone.close();
+    if (!again) this.camera.turnOff(this.camera.state.fault);
   }
 
   async hangUp() {
     const { connection } = this;
     this.connection = this.ticket = null;
+    this.camera.detach();
     await connection?.close();
     this.conversation.ended(performance.now());
     this.conversation.timeline.mark('connection', performance.now(), 'hung up');
@@ -174,6 +183,7 @@ export class Client {
   /** New settings; those of the microphone and of the session hold at once, the transport from the next connection on. */
   async apply(settings, name) {
     if (this.options !== undefined) this.options.settings = settings;
+    if (OF_CAMERA.includes(name)) return void (await this.camera.apply(settings, name));
     if (this.phase !== 'open') return;
     if (name === 'microphone' || name === 'echoCancellation') {
       await this.replaceMicrophone();

@@ -4,6 +4,7 @@ import { microphones } from './audio/microphone.js';
 import { Client } from './client.js';
 import { Fault } from './model/faults.js';
 import { meterLevel } from './model/pcm.js';
+import { cameras } from './video/camera.js';
 import { CameraView } from './view/camera_view.js';
 import { CaptionsView } from './view/captions_view.js';
 import { eachFrame, find } from './view/dom.js';
@@ -42,7 +43,7 @@ const log = new LogView({
   list: find('#log'), filter: find('#log-filter'), count: find('#log-count'), pause: find('#log-pause'),
   exportButton: find('#log-export'), clear: find('#log-clear'),
 }, client.log);
-new CameraView(find('#preview'), find('#camera'), find('#camera-note'));
+const camera = new CameraView(client.camera, conversation.sight, choose);
 
 // -- drawing
 
@@ -67,6 +68,7 @@ function draw() {
   find('#captions').hidden = conversation.captions.lines.length === 0;
   find('#hint').hidden = conversation.captions.lines.length > 0;
   find('#hint-text').textContent = HINTS[phase];
+  camera.show();
   captions.draw(conversation.captions);
   latency.draw(conversation.turns);
 }
@@ -88,6 +90,7 @@ function animate(now = 0) {
   animatedAt = now;
   find('#microphone-level').value = meterLevel(client.levels.microphone);
   find('#voice-level').value = meterLevel(client.levels.voice);
+  camera.draw(performance.now(), settings.settings);
   timeline.draw(client.phase !== 'idle');
   log.draw();
 }
@@ -98,10 +101,23 @@ async function toggle() {
   if (client.phase === 'idle') {
     conversation.notice = '';
     await client.connect(settings.settings, settings.accessKey);
-    settings.microphones(await microphones());
+    await listDevices();
   } else {
     await client.hangUp();
   }
+}
+
+/** The camera's button, or that of the screen. */
+async function choose(source) {
+  const { state } = client.camera;
+  if (state.source === source && (state.on || state.phase === 'asking')) return client.camera.turnOff();
+  await client.camera.turnOn(source, settings.settings);
+  return listDevices();
+}
+
+async function listDevices() {
+  settings.microphones(await microphones());
+  settings.cameras(await cameras());
 }
 
 function toggleMute() {
@@ -128,9 +144,13 @@ addEventListener('keydown', (event) => {
     event.preventDefault();
     toggleMute();
   }
+  if (event.altKey && event.code === 'KeyC') {
+    event.preventDefault();
+    choose('camera');
+  }
 });
 addEventListener('pagehide', () => client.hangUp());
-navigator.mediaDevices?.addEventListener('devicechange', async () => settings.microphones(await microphones()));
+navigator.mediaDevices?.addEventListener('devicechange', listDevices);
 
 if (!window.isSecureContext) client.fault = new Fault('insecure', location.origin);
 draw();

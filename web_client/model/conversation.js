@@ -4,6 +4,7 @@
 // events that have to be sent in answer. No DOM, no audio, no clock: times are arguments, in milliseconds of one clock.
 
 import { Captions } from './captions.js';
+import { Sight } from './sight.js';
 import { Timeline } from './timeline.js';
 import { Turns, breakdown } from './turns.js';
 
@@ -17,6 +18,7 @@ export class Conversation {
     this.captions = new Captions();
     this.timeline = new Timeline();
     this.turns = new Turns();
+    this.sight = new Sight();
     this.session = null;
     this.notice = '';
     this.reset();
@@ -35,6 +37,7 @@ export class Conversation {
     this.inputStart = null; // when sample 0 of the input was sent
     this.audioSeen = false;
     this.expired = false;
+    this.sight.clear();
   }
 
   /** The connection is over. */
@@ -205,6 +208,8 @@ const HANDLERS = {
     c.timeline.frontier(now, e.response_id, ms(e.generated_samples), ms(e.sent_samples), ms(e.played_samples));
     c.captions.progress(e.item_id, e.played_ms, ms(e.generated_samples));
   },
+  'input_image_buffer.seen': (c, e, now) => c.sight.take(e, c.instant(e.timestamp_ms, now)),
+  'input_image_buffer.cleared': (c) => c.sight.clear(),
   error: (c, e, now) => {
     if (e.error.code === 'session_expired') c.expired = true;
     if (HARMLESS.has(e.error.code)) return;

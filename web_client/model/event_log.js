@@ -4,7 +4,7 @@
 const MAX_EVENTS = 3000;
 const LONG = 400;
 const JOIN_MS = 1000;
-const FREQUENT = new Set(['input_audio_buffer.append', 'response.output_audio.delta']); // one entry a second
+const FREQUENT = new Set(['input_audio_buffer.append', 'response.output_audio.delta', 'input_image_buffer.append']); // one entry a second
 const HIDDEN = new Set(['value', 'client_secret', 'resume_token']);
 
 export class EventLog {

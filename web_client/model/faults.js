@@ -42,6 +42,26 @@ export const TEXTS = {
     'This browser plays no sound.',
     'Check that a loudspeaker or headphones are connected and that the page is not muted, then connect again.',
   ],
+  camera_no_permission: [
+    'The camera is blocked.',
+    'Allow the camera for this page: the symbol beside the address opens the permissions. Then switch it on again.',
+  ],
+  no_camera: ['There is no camera.', 'Plug one in, or choose another one under Settings, then switch it on again.'],
+  camera_busy: [
+    'The camera cannot be opened.',
+    'Another program may be using it. Close that program, or choose another camera under Settings, then switch it on again.',
+  ],
+  camera_insecure: [
+    'The browser gives no camera to this address.',
+    'Cameras need a secure address: https://… (the server has the option --tls-self-signed), or http://localhost on the server’s own machine.',
+  ],
+  camera_lost: ['The camera is gone.', 'It was unplugged, or taken away from this page. Plug it in, then switch it on again.'],
+  screen_cancelled: ['Nothing is shared.', 'You closed the choice of what to share, or your system forbids it. Press “Share screen” to choose again.'],
+  camera_blind: [
+    'This server does not look at pictures.',
+    'The camera is off again. You can go on talking. A server with eyes is started with configs/cpu-vision.yaml, for example.',
+  ],
+  camera_refused: ['The server did not accept the camera.', 'The camera is off again. The details say why.'],
   internal: ['Something in this page went wrong.', 'Reload the page. The details below help whoever fixes it.'],
 };
 
@@ -52,6 +72,17 @@ export function microphoneFault(error) {
     NotAllowedError: 'no_permission', SecurityError: 'no_permission', PermissionDeniedError: 'no_permission',
     NotFoundError: 'no_microphone', OverconstrainedError: 'no_microphone',
     NotReadableError: 'microphone_busy', AbortError: 'microphone_busy',
+  }[error.name];
+  return new Fault(kind ?? 'internal', `${error.name}: ${error.message}`);
+}
+
+/** The fault behind an exception of getUserMedia for a camera, or of getDisplayMedia (`source` screen). */
+export function cameraFault(error, source) {
+  if (error instanceof Fault) return error;
+  const kind = {
+    NotAllowedError: source === 'screen' ? 'screen_cancelled' : 'camera_no_permission', SecurityError: 'camera_no_permission',
+    NotFoundError: 'no_camera', OverconstrainedError: 'no_camera',
+    NotReadableError: 'camera_busy', AbortError: source === 'screen' ? 'screen_cancelled' : 'camera_busy',
   }[error.name];
   return new Fault(kind ?? 'internal', `${error.name}: ${error.message}`);
 }

@@ -10,8 +10,10 @@ export function toInt16(samples) {
 }
 
 /** Int16Array to base64. */
-export function encode(samples) {
-  const bytes = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
+export const encode = (samples) => toBase64(new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength));
+
+/** Uint8Array to base64. */
+export function toBase64(bytes) {
   let text = '';
   for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
   return btoa(text);

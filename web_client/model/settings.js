@@ -15,14 +15,23 @@ export const DEFAULTS = Object.freeze({
   interruptible: true,
   microphone: '',
   echoCancellation: true,
+  camera: '',
+  cameraSize: '640x480',
+  cameraRate: 2,
+  overlay: true,
+  commentary: false,
 });
+
+/** Those that concern the camera alone. */
+export const OF_CAMERA = ['camera', 'cameraSize', 'cameraRate', 'overlay', 'commentary'];
 
 const CHOICES = {
   transport: ['webrtc', 'websocket'],
   detection: ['server_vad', 'semantic_vad', 'manual'],
   eagerness: ['auto', 'low', 'medium', 'high'],
+  cameraSize: ['320x240', '640x480', '1280x720'],
 };
-const RANGES = { speed: [0.25, 1.5], threshold: [0, 1], silenceMs: [100, 3000] };
+const RANGES = { speed: [0.25, 1.5], threshold: [0, 1], silenceMs: [100, 3000], cameraRate: [1, 10] };
 
 /** Settings out of whatever was stored; what is missing or wrong is the default. */
 export function restore(stored) {

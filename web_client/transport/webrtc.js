@@ -5,6 +5,7 @@
 
 import { latencyMs, pageTime, rest, runningContext } from '../audio/context.js';
 import { Fault, closeFault, httpFault } from '../model/faults.js';
+import { videoCodecs } from '../model/camera_state.js';
 import { MuteGate, reached } from '../model/mute_gate.js';
 import { iceServers } from './ice_servers.js';
 
@@ -51,6 +52,7 @@ export class WebRtcConnection {
     this.sender = this.peer.addTransceiver(this.microphone.track, {
       direction: 'sendrecv', streams: [this.microphone.stream],
     }).sender;
+    this.offerVideo();
     this.peer.ontrack = (event) => this.listen(event);
     try {
       await this.call(key, { ...session, extensions: { playback: {} } });
@@ -62,6 +64,13 @@ export class WebRtcConnection {
     this.peer.onconnectionstatechange = () => this.watch();
     this.stats = setInterval(() => this.readStats(), STATS_MS);
     return performance.now();
+  }
+
+  /** The server never renegotiates: the way for a camera is there from the start, and empty. */
+  offerVideo() {
+    this.video = this.peer.addTransceiver('video', { direction: 'sendonly' });
+    const known = RTCRtpSender.getCapabilities?.('video')?.codecs ?? [];
+    if (known.length > 0) this.video.setCodecPreferences?.(videoCodecs(known));
   }
 
   async call(key, session) {
@@ -198,6 +207,38 @@ export class WebRtcConnection {
 
   async changeMicrophone() {
     await this.sender?.replaceTrack(this.microphone.track);
+  }
+
+  // -- the camera
+
+  /** Whether the server takes a video track; pictures in events are the other way. */
+  get takesVideo() {
+    return this.video?.currentDirection === 'sendonly';
+  }
+
+  /** Send this track (null: none), so many pictures a second, as sharp as they come. */
+  async showCamera(track, fps = 1) {
+    if (this.over) return;
+    const { sender } = this.video;
+    await sender.replaceTrack(track);
+    if (track === null) return;
+    const parameters = sender.getParameters();
+    for (const encoding of parameters.encodings) encoding.maxFramerate = fps;
+    parameters.degradationPreference = 'maintain-resolution';
+    await sender.setParameters(parameters);
+  }
+
+  get waitingBytes() {
+    return this.channel?.bufferedAmount ?? 0;
+  }
+
+  get maxMessage() {
+    return this.peer?.sctp?.maxMessageSize || Infinity;
+  }
+
+  /** Where the next sample of the microphone is on the server's input time line: not known here. */
+  get inputMs() {
+    return null;
   }
 
   async close() {

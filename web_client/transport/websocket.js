@@ -21,6 +21,7 @@ export class WebSocketConnection {
     this.socket = null;
     this.context = null;
     this.over = false;
+    this.samples = 0; // of the microphone, sent
   }
 
   /** What takes time and needs no microphone. */
@@ -38,7 +39,10 @@ export class WebSocketConnection {
   /** Returns when the first sample of the microphone counts, by the page's clock. */
   async open({ key }) {
     await this.dial(key);
-    this.microphone.onPcm = (pcm) => this.send({ type: 'input_audio_buffer.append', audio: encode(pcm) });
+    this.microphone.onPcm = (pcm) => {
+      this.samples += pcm.length;
+      this.send({ type: 'input_audio_buffer.append', audio: encode(pcm) });
+    };
     this.microphone.send(true);
     this.asking = setInterval(() => this.ask(), ASK_MS);
     return performance.now();
@@ -109,6 +113,25 @@ export class WebSocketConnection {
 
   /** The microphone's stream changed: the capture worklet has it already. */
   async changeMicrophone() {}
+
+  // -- the camera: its pictures go as events
+
+  get takesVideo() {
+    return false;
+  }
+
+  get waitingBytes() {
+    return this.socket?.bufferedAmount ?? 0;
+  }
+
+  get maxMessage() {
+    return Infinity;
+  }
+
+  /** Where the next sample of the microphone is on the server's input time line, in milliseconds. */
+  get inputMs() {
+    return Math.round((this.samples * 1000) / RATE);
+  }
 
   async close() {
     this.socket?.close(NORMAL);

@@ -6,6 +6,7 @@ import { find, make } from './dom.js';
 const STORE = 'session-server settings';
 const KEY = 'session-server key';
 const FIELDS = Object.keys(DEFAULTS);
+const DEVICES = ['microphone', 'camera'];
 
 export class SettingsView {
   /** `changed(settings, name)`: after every change by the user. */
@@ -17,10 +18,11 @@ export class SettingsView {
     this.voices(VOICES);
     this.show();
     form.addEventListener('submit', (event) => event.preventDefault());
-    form.addEventListener('input', () => this.labels());
-    form.addEventListener('change', ({ target }) => {
+    document.addEventListener('input', ({ target }) => target.form === form && this.labels());
+    document.addEventListener('change', ({ target }) => { // some of its fields stand elsewhere on the page
+      if (target.form !== form) return;
       sessionStorage.setItem(KEY, this.key.value);
-      this.settings = this.read();
+      this.settings = this.read(target);
       localStorage.setItem(STORE, JSON.stringify(this.settings));
       this.show();
       changed(this.settings, target.name);
@@ -31,11 +33,13 @@ export class SettingsView {
     return this.key.value.trim();
   }
 
-  read() {
+  /** A device that is not in its list (nothing is, before the first permission) stays chosen, unless the user chose another. */
+  read(changed) {
     const found = {};
     for (const name of FIELDS) {
       const field = this.form.elements.namedItem(name);
-      found[name] = field.type === 'checkbox' ? field.checked : field.type === 'range' ? Number(field.value) : field.value;
+      if (DEVICES.includes(name) && field !== changed && field.value === '') found[name] = this.settings[name];
+      else found[name] = field.type === 'checkbox' ? field.checked : field.type === 'range' ? Number(field.value) : field.value;
     }
     return restore(found);
   }
@@ -45,6 +49,7 @@ export class SettingsView {
       const field = this.form.elements.namedItem(name);
       if (field.type === 'checkbox') field.checked = this.settings[name];
       else field.value = String(this.settings[name]);
+      if (field.selectedIndex === -1) field.value = ''; // a device that is not there now
     }
     for (const part of this.form.querySelectorAll('[data-for]')) part.hidden = part.dataset.for !== this.settings.detection;
     this.labels();
@@ -54,6 +59,7 @@ export class SettingsView {
     const value = (name) => Number(this.form.elements.namedItem(name).value);
     find('#speed-value').textContent = `${value('speed').toFixed(2)} ×`;
     find('#threshold-value').textContent = value('threshold').toFixed(2);
+    find('#rate-value').textContent = `${value('cameraRate')} a second`;
     find('#silence-value').textContent = `${value('silenceMs')} ms`;
   }
 
@@ -66,10 +72,18 @@ export class SettingsView {
   }
 
   microphones(found) {
-    const select = this.form.elements.namedItem('microphone');
+    this.devices('microphone', found);
+  }
+
+  cameras(found) {
+    this.devices('camera', found);
+  }
+
+  devices(kind, found) {
+    const select = this.form.elements.namedItem(kind);
     const options = [make('option', { value: '' }, 'the system’s choice'), ...found.map(({ id, name }) => make('option', { value: id }, name))];
     select.replaceChildren(...options);
-    select.value = found.some(({ id }) => id === this.settings.microphone) ? this.settings.microphone : '';
+    select.value = found.some(({ id }) => id === this.settings[kind]) ? this.settings[kind] : '';
   }
 }
 

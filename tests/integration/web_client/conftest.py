@@ -145,8 +145,8 @@ def write_sound(file: Path, pcm: bytes) -> None:
 
 
 @contextmanager
-def chromium(microphone: Path) -> Iterator[Any]:
-    """A browser of Playwright's synchronous API: while it is open, no other event loop can run in this thread."""
+def chromium(microphone: Path, *more: str) -> Iterator[Any]:
+    """`more`: flags. A browser of Playwright's synchronous API: while it is open, no other event loop can run in this thread."""
     in_ci = os.environ.get("CI") == "true"
     if CHROMIUM is None:
         (pytest.fail if in_ci else pytest.skip)("chromium is not installed (.ci/browser does that)")
@@ -155,7 +155,7 @@ def chromium(microphone: Path) -> Iterator[Any]:
     except ImportError:
         (pytest.fail if in_ci else pytest.skip)("playwright is not installed (the extra `dev`)")
     with sync_playwright() as running:
-        flags = [*FLAGS, f"--use-file-for-fake-audio-capture={microphone}"]
+        flags = [*FLAGS, f"--use-file-for-fake-audio-capture={microphone}", *more]
         opened = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
         yield opened
         opened.close()

@@ -128,24 +128,6 @@ def test_events_can_be_filtered_and_exported(running: ServerInAThread, open_page
     page.click("#connect")
 
 
-def test_the_camera_is_a_preview_and_the_page_says_that_nobody_looks(
-    running: ServerInAThread, open_page: Opener
-):
-    page = open_page(running.url)
-    assert "not sent" in page.inner_text("#camera-note")
-    page.check("#camera")
-    until(page, "document.querySelector('#preview').videoWidth > 0")
-    page.click("#connect")
-    state(page, "listening", "hearing", "thinking", "speaking")
-    assert of_client(page, "client.connection.peer.getSenders().map((s) => s.track?.kind)") == [
-        "audio"
-    ]
-    page.uncheck("#camera")
-    assert page.locator("#preview").is_hidden()
-    assert page.evaluate("document.querySelector('#preview').srcObject") is None
-    page.click("#connect")
-
-
 def test_the_page_works_by_keyboard(running: ServerInAThread, open_page: Opener):
     page = open_page(running.url)
     page.keyboard.press("Escape")
