@@ -2,43 +2,73 @@
 
 Such an answer is one step and touches no state: the thinker inside reads the exchange with the next prompt. Forced tool calls, and
 whatever is asked about no picture, are the thinker's. Its state can be moved as before.
+
+With `rephrase` the thinker says the template's answer in its own words, and they are spoken if `rephrasing.is_faithful` finds nothing
+else in them; until then nothing is. That is a job of a session of its own, so that the asker's state stays what it was; without a free
+slot, or after a fault, the template is spoken.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from engines.base import (
     Capabilities,
     JobKey,
+    NoCapacity,
     SteppedEngine,
     StepRequest,
     StepResult,
     ThinkJob,
     TokenOutput,
 )
-from engines.cpu import thinker
-from engines.cpu.thinker import ThinkerEngine
+from engines.cpu.thinker import ThinkerEngine, ThinkerOptions
 from engines.model_store import ModelStore
+from engines.options import by_type
 from engines.stepping import require_new
 from engines.vision.picture_answers import picture_answer
+from engines.vision.rephrasing import is_faithful, rephrasing
 
 _WORD = re.compile(r"\S+\s*")
 _FREE_CHOICE = ("auto", "none")
+_REPHRASING = "rephrasing"
+"""No session is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroundedThinkerOptions(ThinkerOptions):
+    """`rephrase`: answers about pictures in the model's words, where they say nothing else; about half a second of a processor each,
+    before anything is spoken."""
+
+    rephrase: bool = False
+
+
+@dataclass(slots=True)
+class _Phrasing:
+    """An answer that the thinker says in its own words. `key`: the thinker's job."""
+
+    key: JobKey
+    template: TokenOutput
+    said: list[str] = field(default_factory=list)
 
 
 def create(options: Mapping[str, object], store: ModelStore) -> SteppedEngine:
-    """`cpu.grounded_smollm2`: the options of `cpu.smollm2`."""
-    return GroundedThinker(thinker.create(options, store))
+    """`cpu.grounded_smollm2`: the options of `cpu.smollm2`, and `rephrase`."""
+    read = by_type(options, GroundedThinkerOptions())
+    inside = ThinkerEngine(store, slots=read.slots, context=read.context)
+    return GroundedThinker(inside, rephrase=read.rephrase)
 
 
 class GroundedThinker:
     """SteppedEngine for Stage.THINKER, and MovableState."""
 
-    def __init__(self, thinks: ThinkerEngine) -> None:
+    def __init__(self, thinks: ThinkerEngine, *, rephrase: bool = False) -> None:
         self._thinker = thinks
+        self._rephrase = rephrase
         self._answers: dict[JobKey, TokenOutput] = {}
+        self._phrasings: dict[JobKey, _Phrasing] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -51,28 +81,63 @@ class GroundedThinker:
         answer = _grounded(job) if isinstance(job, ThinkJob) else None
         if answer is None:
             self._thinker.start(key, job)
-        else:
-            require_new(self._answers, key)
+            return
+        require_new(self._answers, key)
+        require_new(self._phrasings, key)
+        if not (
+            self._rephrase and answer.text and answer.reason == "stop" and self._begin(key, answer)
+        ):
             self._answers[key] = answer
+
+    def _begin(self, key: JobKey, answer: TokenOutput) -> bool:
+        inside = JobKey(_REPHRASING, f"{key.session} {key.work}", key.part)
+        try:
+            self._thinker.start(inside, rephrasing(answer.text or ""))
+        except NoCapacity:
+            return False
+        self._phrasings[key] = _Phrasing(inside, answer)
+        return True
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
         self._thinker.feed(key, payload, last)
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        own = {r.key: self._answers.pop(r.key) for r in batch if r.key in self._answers}
-        rest = [request for request in batch if request.key not in own]
+        inside = {r.key: self._inside(r.key) for r in batch if r.key not in self._answers}
+        rest = [StepRequest(inside[r.key], r.max_units) for r in batch if r.key in inside]
         others = {result.key: result for result in (self._thinker.step(rest) if rest else ())}
         return [
-            StepResult(r.key, own[r.key], 1, finished=True) if r.key in own else others[r.key]
+            self._result(r.key, others[inside[r.key]])
+            if r.key in inside
+            else StepResult(r.key, self._answers.pop(r.key), 1, finished=True)
             for r in batch
         ]
 
+    def _inside(self, key: JobKey) -> JobKey:
+        phrasing = self._phrasings.get(key)
+        return key if phrasing is None else phrasing.key
+
+    def _result(self, key: JobKey, result: StepResult) -> StepResult:
+        phrasing = self._phrasings.get(key)
+        if phrasing is None:
+            return result
+        if isinstance(result.output, TokenOutput):
+            phrasing.said.append(result.output.text or "")
+        if not result.finished and result.error is None:
+            return StepResult(key, TokenOutput(None), result.units)
+        del self._phrasings[key]
+        self._thinker.release(phrasing.key)
+        said = "".join(phrasing.said).strip()
+        faithful = result.error is None and is_faithful(said, phrasing.template.text or "")
+        return StepResult(key, _spoken(said) if faithful else phrasing.template, 1, finished=True)
+
     def release(self, key: JobKey) -> None:
         self._answers.pop(key, None)
-        self._thinker.release(key)
+        self._thinker.release(self._inside(key))
+        self._phrasings.pop(key, None)
 
     def close(self) -> None:
         self._answers.clear()
+        self._phrasings.clear()
         self._thinker.close()
 
     def state_bytes(self, session: str) -> int:
@@ -99,4 +164,8 @@ def _grounded(job: ThinkJob) -> TokenOutput | None:
     if job.max_tokens is not None and len(words) > job.max_tokens:
         text = "".join(words[: job.max_tokens]).rstrip()
         return TokenOutput(text, "max_output_tokens", output_tokens=job.max_tokens)
-    return TokenOutput(text, "stop", output_tokens=len(words))
+    return _spoken(text)
+
+
+def _spoken(text: str) -> TokenOutput:
+    return TokenOutput(text, "stop", output_tokens=len(_WORD.findall(text)))

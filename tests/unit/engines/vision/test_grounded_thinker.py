@@ -11,6 +11,7 @@ from engines.base import (
     ChatMessage,
     JobKey,
     MovableState,
+    NoCapacity,
     SeenObject,
     Stage,
     SteppedEngine,
@@ -120,6 +121,68 @@ def test_a_released_answer_is_never_given(engine: GroundedThinker, inside: Think
     engine.release(A)
     engine.start(A, ask("Tell me a joke."))
     assert engine.step([StepRequest(A, 1)])[0].output == TokenOutput("thought")
+
+
+class Says(Thinks):
+    """Says one thing to every job, a word a step, or has no room."""
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__()
+        self.words = text.split()
+        self.full = full
+
+    def start(self, key: JobKey, job: object) -> None:
+        if self.full:
+            raise NoCapacity
+        super().start(key, job)
+
+    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
+        results = []
+        for key in (request.key for request in batch):
+            word = self.words[self.jobs[key]]
+            self.jobs[key] += 1
+            ended = self.jobs[key] == len(self.words)
+            output = TokenOutput(f"{word} ", "stop" if ended else None)
+            results.append(StepResult(key, output, 1, finished=ended))
+        return results
+
+
+def rephrased(inside: Thinks) -> list[StepResult]:
+    engine = GroundedThinker(inside, rephrase=True)  # type: ignore[arg-type]
+    engine.start(A, ask())
+    results = engine.step([StepRequest(A, 8)])
+    while not results[-1].finished:
+        results += engine.step([StepRequest(A, 8)])
+    assert not inside.jobs, "its place is free again"
+    return results
+
+
+def test_a_faithful_rephrasing_is_spoken_once_it_is_whole() -> None:
+    results = rephrased(Says("There is a cat on the left."))
+    assert [r.output for r in results[:-1]] == [TokenOutput(None)] * 6
+    assert results[-1].output == TokenOutput("There is a cat on the left.", "stop", output_tokens=7)
+
+
+@pytest.mark.parametrize("text", ["There is a dog on the left.", "I see a cat.", "Two cats."])
+def test_an_unfaithful_rephrasing_was_spoken(text: str) -> None:
+    output = rephrased(Says(text))[-1].output
+    assert isinstance(output, TokenOutput)
+    assert output.text == "I see a cat on the left."
+
+
+def test_without_a_free_place_the_template_is_spoken_at_once() -> None:
+    (result,) = rephrased(Says("", full=True))
+    assert isinstance(result.output, TokenOutput)
+    assert result.output.text == "I see a cat on the left."
+
+
+def test_a_rephrasing_leaves_the_askers_state_alone() -> None:
+    inside = Says("There is a cat.")
+    engine = GroundedThinker(inside, rephrase=True)  # type: ignore[arg-type]
+    engine.start(A, ask())
+    assert {key.session for key in inside.jobs} == {"rephrasing"}
+    engine.release(A)
+    assert not inside.jobs
 
 
 def test_a_key_is_started_once(engine: GroundedThinker) -> None:
