@@ -1,7 +1,7 @@
 """Keeps a duplex engine at work: its lives one after the other, each with a `DuplexClock`; what ends one, and when the next begins.
 
 Everything is on the event loop's thread but the clock, which has its own. An engine that throws, takes longer than `tick_limit_s` for
-a step or `load_limit_s` for loading, is begun again after a pause that grows with each failure. Whoever owns this is told of a life's
+a step or for loading (`load_limit_s`, less when it was loaded before: `Restarts`), is begun again after a pause that grows with each failure. Whoever owns this is told of a life's
 beginning, of its ticks, and of its end, in this order, each once.
 """
 
@@ -28,7 +28,8 @@ from session_server.runtime.duplex_clock import (
     Ticked,
 )
 from session_server.runtime.duplex_figures import STAGE
-from session_server.runtime.runner import RETRY_S, RunnerState
+from session_server.runtime.restarts import RETRY_S, Restarts
+from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_worker import describe
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class DuplexKeeper:
         self.beat: DuplexClock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first: asyncio.Future[None] | None = None
+        self._restarts = Restarts(spec.load_limit_s)
         self._failures = 0
+        self._begun_ns = 0
         self._loaded_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -112,6 +115,7 @@ class DuplexKeeper:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear
                 loop.call_soon_threadsafe(self._reported, beat, found)
 
+        self._begun_ns = self._clock.now()
         beat = self.beat = DuplexClock(self._create, report, self._clock)
         beat.start()
 
@@ -127,6 +131,7 @@ class DuplexKeeper:
             case Loaded(slots):
                 self.state = RunnerState.IDLE
                 self._loaded_ns = self._clock.now()
+                self._restarts.loaded((self._loaded_ns - self._begun_ns) / NS_PER_S)
                 if self._first is not None and not self._first.done():
                     self._first.set_result(None)
                 self._told.loaded(slots)
@@ -170,11 +175,13 @@ class DuplexKeeper:
         beat = self.beat
         since = None if beat is None else beat.busy_since_ns
         loading = self.state is RunnerState.LOADING
-        limit_s = self._spec.load_limit_s if loading else self._spec.tick_limit_s
+        limit_s = self._restarts.load_limit_s if loading else self._spec.tick_limit_s
         if beat is None or since is None or self._clock.now() - since < limit_s * NS_PER_S:
             return
         self.beat = None
         beat.abandon()
+        if loading:
+            self._restarts.overdue()
         if loading and self._first is not None and not self._first.done():
             self._load_failed(TimeoutError(f"loading took over {limit_s:g} s"))
         else:

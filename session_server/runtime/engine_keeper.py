@@ -15,9 +15,10 @@ from typing import Protocol
 
 from engines.base import Capabilities
 from engines.streaming import StreamingEngine
-from session_server.errors import ConfigError
+from session_server.errors import ConfigError, EngineFault
 from session_server.runtime.host_metrics import HostMetrics
-from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState
+from session_server.runtime.restarts import Restarts
+from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_worker import describe
 from session_server.runtime.timers import Loop, Timer
 
@@ -66,8 +67,7 @@ class EngineKeeper:
         self._life: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self._looking: Timer | None = None
-        self._losses = 0
-        """Engines that were lost, or could not be loaded, since an answer was whole."""
+        self._restarts = Restarts()
 
     async def start(self) -> None:
         """Load the engine; raises what loading raised."""
@@ -99,7 +99,7 @@ class EngineKeeper:
 
     def worked(self) -> None:
         """An answer was whole: the engine is well."""
-        self._losses = 0
+        self._restarts.worked()
 
     def lose(self, kind: str, message: str) -> None:
         """The engine is gone. Idempotent."""
@@ -121,8 +121,9 @@ class EngineKeeper:
         engine: StreamingEngine | None = None
         try:
             engine = self._create()
-            async with asyncio.timeout(LOAD_LIMIT_S):
-                await engine.load()
+            began_s = self.loop.time()
+            await self._load(engine)
+            self._restarts.loaded(self.loop.time() - began_s)
             self.capabilities = engine.capabilities
         except BaseException as error:
             if engine is not None:
@@ -138,6 +139,17 @@ class EngineKeeper:
         self._looking = self.loop.call_later(_LOOK_S, self._look)
         self._kept_for.engine_loaded()
 
+    async def _load(self, engine: StreamingEngine) -> None:
+        limit_s = self._restarts.load_limit_s
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                await engine.load()
+        except TimeoutError as error:
+            if not limit.expired():  # the engine's own
+                raise
+            self._restarts.overdue()
+            raise EngineFault(f"it was not loaded within {limit_s:g} s") from error
+
     def _on_load_failed(self, error: Exception) -> None:
         self.state = RunnerState.DOWN
         if self._loaded is not None and not self._loaded.done():
@@ -148,8 +160,7 @@ class EngineKeeper:
         self._again(None)
 
     def _again(self, old: StreamingEngine | None) -> None:
-        delay_s = RETRY_S[min(self._losses - 1, len(RETRY_S) - 1)] if self._losses else 0.0
-        self._losses += 1
+        delay_s = self._restarts.pause_s()
         if delay_s or old is None:
             self.state = RunnerState.DOWN
             self._kept_for.engine_down(f"the {self._name} engine cannot be restarted")

@@ -18,10 +18,6 @@ from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.work import WorkItem
 
 _LOG = logging.getLogger(__name__)
-RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Between attempts to bring an engine back."""
-LOAD_LIMIT_S = 900.0
-"""Weights of tens of gigabytes may come from a slow disk."""
 
 
 class RunnerState(enum.Enum):

@@ -5,7 +5,7 @@ Invariants
 * Cancel only marks: `release` forgets the job at once, and the engine frees it before the next step, that is after
   the step that may be using it. A result whose key is not known any more is dropped here and counted.
 * A thrown step, or one longer than the stage's limit, fails every job that the engine held; then the engine is made
-  anew. Jobs that had not started wait for it.
+  anew (`Restarts`). Jobs that had not started wait for it, unless there is a pause first.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections.abc import Callable
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
+from session_server.errors import EngineFault
 from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
-from session_server.runtime.runner import LOAD_LIMIT_S, RETRY_S, RunnerState, hand_over
+from session_server.runtime.restarts import Restarts
+from session_server.runtime.runner import RunnerState, hand_over
 from session_server.runtime.stage_worker import (
     Loaded,
     LoadFailed,
@@ -78,7 +80,8 @@ class StageRunner:
         self._generation = 0
         self._worker: Worker | None = None
         self._loaded: asyncio.Future[None] | None = None
-        self._retries = 0
+        self._restarts = Restarts()
+        self._load_began = 0
         self._kicked = False
         self._wake: Timer | None = None
         self._watchdog = Watchdog(self._hung)
@@ -95,7 +98,7 @@ class StageRunner:
     def begin(self, loop: Loop) -> None:
         """Load the engine, with `loop` for all that happens later."""
         self._loop = loop
-        self._new_worker()
+        self._load()
 
     def stop(self) -> None:
         """No more steps; the engine is closed after the one under way."""
@@ -234,7 +237,7 @@ class StageRunner:
 
     # -- reports
 
-    def _new_worker(self) -> None:
+    def _new_worker(self) -> Worker:
         self._generation += 1
         generation, loop = self._generation, self._loop
 
@@ -244,13 +247,14 @@ class StageRunner:
             except RuntimeError:  # the loop has ended: nobody is left to tell
                 _LOG.debug("stage %s reported after the end", self.name)
 
-        self._worker = self._make_worker(report)
-        self._load()
+        return self._make_worker(report)
 
     def _load(self) -> None:
         self.state = RunnerState.LOADING
-        self._watchdog.watch(self._loop, LOAD_LIMIT_S)
-        assert self._worker is not None
+        self._load_began = self._clock.now()
+        self._watchdog.watch(self._loop, self._restarts.load_limit_s)
+        if self._worker is None:
+            self._worker = self._new_worker()
         self._worker.load()
 
     def _on_report(self, generation: int, report: Report) -> None:
@@ -269,7 +273,7 @@ class StageRunner:
     def _on_loaded(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._queue.max_batch = min(self._max_batch, capabilities.max_batch)
-        self._retries = 0
+        self._restarts.loaded((self._clock.now() - self._load_began) / NS_PER_S)
         self.state = RunnerState.IDLE
         self.gate.engine_loaded(capabilities)
         if self._loaded is not None and not self._loaded.done():
@@ -283,16 +287,22 @@ class StageRunner:
             return
         self._metrics.engine_failed(self.name, "not_loaded")
         _LOG.error("stage %s cannot be restarted: %s", self.name, describe(error))
-        self._fail_jobs(self._jobs.keys(), f"the {self.name} engine cannot be restarted")
-        delay = RETRY_S[min(self._retries, len(RETRY_S) - 1)]
-        self._retries += 1
-        self._wake = self._loop.call_later(delay, self._load)
+        self._load_again()
+
+    def _load_again(self) -> None:
+        """At once, or after a pause, for which nobody waits."""
+        pause_s = self._restarts.pause_s()
+        if not pause_s:
+            self._load()
+            return
+        self.state = RunnerState.DOWN
+        self._fail_jobs(self._jobs.keys(), f"the {self.name} engine is down")
+        self._wake = self._loop.call_later(pause_s, self._load)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         if outcome.fault is not None:
             self._metrics.engine_failed(self.name, "threw")
             self._lose_engine(f"the {self.name} engine failed: {outcome.fault}")
-            self._load()
             return
         now = self._clock.now()
         flight, self._in_flight = self._in_flight, {}
@@ -348,6 +358,7 @@ class StageRunner:
             self._fail(result.key, f"the {self.name} engine makes no progress")
         else:
             if result.finished:
+                self._restarts.worked()
                 self.release(result.key)
             hand_over(self.stage, job.owner, result, now, self.release)
 
@@ -360,26 +371,29 @@ class StageRunner:
             job.owner.on_job_failed(self.stage, key, message)
 
     def _hung(self) -> None:
-        """The step or the load took too long: its thread is given up, a new one begins."""
-        loading = self.state is RunnerState.LOADING
-        assert self._worker is not None
-        self._worker.abandon()
-        if loading and self._loaded is not None and not self._loaded.done():
-            self._generation += 1
-            self._on_load_failed(TimeoutError(f"loading took over {LOAD_LIMIT_S:.0f} s"))
-            return
-        self._metrics.engine_failed(self.name, "hung")
-        self._lose_engine(f"the {self.name} engine hung")
-        self._new_worker()
+        """The step or the load took too long: its worker is given up."""
+        loading, worker = self.state is RunnerState.LOADING, self._worker
+        assert worker is not None
+        self._worker = None
+        self._generation += 1  # what it has said already
+        worker.abandon()
+        if loading:
+            limit_s = self._restarts.load_limit_s
+            self._restarts.overdue()
+            self._on_load_failed(EngineFault(f"it was not loaded within {limit_s:g} s"))
+        else:
+            self._metrics.engine_failed(self.name, "hung")
+            self._lose_engine(f"the {self.name} engine hung")
 
     def _lose_engine(self, message: str) -> None:
-        """All engine state is gone: fail whoever had some."""
+        """All engine state is gone: fail whoever had some, and bring it back."""
         _LOG.error("stage %s: %s; it is restarted", self.name, message)
         self.state = RunnerState.LOADING
         self._in_flight.clear()
         self._fail_jobs(self._jobs.keys(with_state_only=True), message)
         self._jobs.lose_engine()
         self.gate.engine_lost()
+        self._load_again()
 
     def _fail_jobs(self, keys: list[JobKey], message: str) -> None:
         for key in keys:

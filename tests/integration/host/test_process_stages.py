@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 
@@ -10,6 +11,7 @@ import pytest
 from engines.base import Stage
 from engines.sim.wave import verify
 from session_server.errors import ConfigError
+from session_server.runtime import restarts
 from session_server.runtime.messages import Finished
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -67,6 +69,55 @@ async def test_a_step_that_hangs_in_a_process_is_killed(open_bench):
     await bench.until_ready()
     assert pid_of(bench, Stage.THINKER) != first
     assert not is_running(first)
+    await bench.close("s")
+
+
+async def test_a_process_that_stands_still_while_it_loads_anew_is_noticed_soon(
+    open_bench, monkeypatch
+):
+    monkeypatch.setattr(restarts, "AGAIN_S", 2.0)
+    monkeypatch.setattr(restarts, "RETRY_S", (0.01,))
+    bench = await open_bench(in_processes=("thinker",))
+    first = pid_of(bench, Stage.THINKER)
+    os.kill(first, signal.SIGKILL)
+    while pid_of(bench, Stage.THINKER) in (None, first):  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0.002)
+    second = pid_of(bench, Stage.THINKER)
+    os.kill(second, signal.SIGSTOP)
+    assert bench.host.stage_states["thinker"] == "loading"
+    bench.ask("r")
+    await bench.ended("r")
+    assert bench.end("r").message == "the thinker engine is down"
+    assert ("thinker", "not_loaded") in bench.metrics.failures
+    await bench.until_ready()
+    assert pid_of(bench, Stage.THINKER) not in (None, first, second)
+    assert not is_running(second)
+    await bench.close("s")
+
+
+async def test_a_process_that_ends_again_and_again_with_nothing_to_do_is_begun_after_pauses(
+    open_bench, monkeypatch
+):
+    bench = await open_bench(in_processes=("thinker",))
+
+    async def killed(then):
+        os.kill(pid_of(bench, Stage.THINKER), signal.SIGKILL)
+        await bench.until_state("thinker", then)
+
+    monkeypatch.setattr(restarts, "RETRY_S", (0.2, 3600.0))
+    for state in ("loading", "down"):
+        await killed(then=state)
+        await bench.until_ready()
+    bench.ask("r")
+    await bench.ended("r")
+    assert isinstance(bench.end("r"), Finished)
+    for state in ("loading", "down"):  # it has worked
+        await killed(then=state)
+        await bench.until_ready()
+    await killed(then="down")
+    bench.ask("meanwhile", epoch=2)
+    await bench.ended("meanwhile")
+    assert bench.end("meanwhile").message == "the thinker engine is down"
     await bench.close("s")
 
 

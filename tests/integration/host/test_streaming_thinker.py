@@ -262,7 +262,7 @@ async def test_an_engine_that_cannot_be_brought_back_is_tried_again_and_nobody_w
 ):
     monkeypatch.setitem(registry.STREAMING, "test.brittle", f"{__name__}:brittle")
     monkeypatch.setattr(Brittle, "loads", 0)
-    monkeypatch.setattr("session_server.runtime.engine_keeper.RETRY_S", (0.05,))
+    monkeypatch.setattr("session_server.runtime.restarts.RETRY_S", (0.05,))
     bench = await open_bench(thinker="test.brittle")
     bench.ask("r", LONG)
     await bench.until(lambda: bool(bench.text("r")))
