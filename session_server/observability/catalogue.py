@@ -294,6 +294,8 @@ PLAYBACK_SPECS = (
     _counter("frontier_cuts", "answers", "Answers that were cut, by where the listener's place came from: reports of the client, or an estimate.", Label("source", FrontierSource)),
     _gauge("webrtc_calls", "calls", "WebRTC calls that have audio now, by the path that carries it.", Label("path", CallPath)),
     _histogram("webrtc_send_lateness_seconds", "seconds", "A frame of a WebRTC call leaving, minus the instant it was due; above `webrtc.max_lateness_ms` at p99 new calls are refused.", SEND_LATENESS),
+    _counter("webrtc_video_frames", "frames", "Frames of video tracks that were decoded and given to their session."),
+    _counter("webrtc_video_faults", "calls", "Calls whose video ended by a fault of ours; the call goes on."),
     _counter("playback_acks", "events", "Playback acknowledgements, by what became of them; all but accepted and clamped are refused.", Label("outcome", AckOutcome)),
     _counter("audio_generated_seconds", "seconds", "Output audio that left the vocoder."),
     _counter("audio_sent_seconds", "seconds", "Output audio handed to the transport."),

@@ -81,6 +81,8 @@ class Metrics:
     frontier_cuts: Counter
     webrtc_calls: Gauge
     webrtc_send_lateness_seconds: Histogram
+    webrtc_video_frames: Counter
+    webrtc_video_faults: Counter
     playback_acks: Counter
     audio_generated_seconds: Counter
     audio_sent_seconds: Counter

@@ -29,6 +29,10 @@ from session_server.transports.webrtc.call import Call
 from session_server.transports.webrtc.limits import WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.offer import Offer
+from session_server.transports.webrtc.video import Sight
+from session_server.transports.webrtc.video_decoder import Dropped
+from session_server.video.decode import grid
+from session_server.video.timestamps import VideoClock
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +56,15 @@ def webrtc_limits(config: Config) -> WebRtcLimits:
     )
 
 
+SIGHT = Sight(grid, VideoClock)
+
+
 def shared_media(config: Config) -> Media:
     """The media path that is configured. Raises ConfigError where it cannot run."""
     key, chosen = "webrtc.media_path", config.webrtc
     wanted = None if chosen.media_path == "auto" else MediaPath(chosen.media_path)
     try:
-        return Media(wanted, chosen.max_lateness_ms / 1000)
+        return Media(wanted, chosen.max_lateness_ms / 1000, sight=SIGHT)
     except PathUnavailable as fault:
         raise ConfigError(f"{key}: the cheap path cannot run: {fault}; use auto") from None
 
@@ -67,6 +74,15 @@ def watch_media(media: Media, metrics: Metrics) -> None:
     media.on_lateness = metrics.webrtc_send_lateness_seconds.observe
     for path in CallPath:
         metrics.watch("webrtc_calls", partial(media.calls_on, MediaPath(path.value)), path.value)
+    if media.video is not None:
+        media.video.on_shown = metrics.webrtc_video_frames.inc
+        media.video.on_dropped = partial(_frames_dropped, metrics)
+        media.video.on_fault = metrics.webrtc_video_faults.inc
+
+
+def _frames_dropped(metrics: Metrics, why: Dropped, frames: int) -> None:
+    for _ in range(frames):
+        metrics.video_frame(why.value)
 
 
 class LiveCall:

@@ -2,8 +2,8 @@
 
 Owns the connection, its tracks, tasks and threads. Invariants:
 
-* audio is sent from the start and never stops; the first audio section is the call's, every other media section is answered
-  `inactive`, so that nothing unread can pile up;
+* audio is sent from the start and never stops; the first audio section is the call's, the first video section its camera's
+  (`video`), every other media section is answered `inactive`, so that nothing unread can pile up;
 * a client that vanishes is noticed within `silence_s` and a little: no RTP, nothing else either, and no answer to a probe.
   ICE's own checks would take half a minute;
 * whatever ends the call, the endpoint hears `on_closed` exactly once, and then everything is closed within
@@ -30,7 +30,7 @@ from aiortc import (
 )
 
 from session_server.errors import ClientFault
-from session_server.transports.base import TalkingEndpoint
+from session_server.transports.base import TalkingEndpoint, VideoFrame
 from session_server.transports.webrtc.closing import close_peer
 from session_server.transports.webrtc.datagrams import watch_over
 from session_server.transports.webrtc.limits import CHANNEL, WebRtcLimits
@@ -39,6 +39,7 @@ from session_server.transports.webrtc.microphone import discard
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import Frame
+from session_server.transports.webrtc.video import CallVideo
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Call:
         self.call_id = call_id
         self._media = media
         self._audio: CallAudio | None = None
+        self._video: CallVideo | None = None
         self._offer = offer
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -102,11 +104,17 @@ class Call:
         ours = peer.getTransceivers()[0]
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         ours.setCodecPreferences([c for c in codecs if c.mimeType.lower() == "audio/opus"])
+        used = [ours]
+        mode, shared = self._limits.video, self._media.video
+        if self._offer.has_camera and mode != "off" and shared is not None:
+            keys_only = mode == "key_frames"
+            self._video = CallVideo(shared, peer, self, self.call_id, keys_only=keys_only)
+            used.append(self._video.transceiver)
         try:
             await peer.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
             watch_over(peer)
             for transceiver in peer.getTransceivers():
-                if transceiver is not ours:
+                if transceiver not in used:
                     transceiver.direction = "inactive"
             await peer.setLocalDescription(await peer.createAnswer())
         except Exception as fault:  # aiortc has no exception of its own for a bad offer
@@ -147,6 +155,8 @@ class Call:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._audio is not None:
             self._audio.release()
+        if self._video is not None:
+            self._video.release()
         await close_peer(self._peer, self.call_id, self._limits.close_wait_s)
 
     def _end(self, why: Ending) -> None:
@@ -168,8 +178,14 @@ class Call:
     # -- what the connection brings
 
     def _on_track(self, track: MediaStreamTrack) -> None:
-        ours = track is self._peer.getTransceivers()[0].receiver.track
-        reading = self._audio.read(track) if ours and self._audio is not None else discard(track)
+        reading: Coroutine[None, None, None] | None
+        audio, video = self._audio, self._video
+        if audio is not None and track is self._peer.getTransceivers()[0].receiver.track:
+            reading = audio.read(track)
+        elif video is not None and track is video.transceiver.receiver.track:
+            reading = video.read(track)
+        else:
+            reading = discard(track)
         if reading is not None:
             self._keep(reading)
 
@@ -216,6 +232,16 @@ class Call:
     def audio_failed(self, fault: Exception) -> None:
         _log.error("%s: its audio failed", self.call_id, exc_info=fault)
         self._end(Ending.SERVER_CLOSED)
+
+    # -- the video's `Viewer`
+
+    @property
+    def wants_video(self) -> bool:
+        return self._endpoint is not None and self._endpoint.wants_video
+
+    def see(self, frame: VideoFrame, age_ns: int) -> None:
+        if self._endpoint is not None:
+            self._endpoint.on_video(frame, age_ns)
 
     # -- liveness
 

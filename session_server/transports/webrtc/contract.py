@@ -1,6 +1,7 @@
-"""Which private parts of aiortc and aioice the cheap path rests on, and whether they are where they were.
+"""Which private parts of aiortc and aioice the cheap paths rest on, and whether they are where they were.
 
-`broken` looks at the installed versions, at start-up and in a test: an empty list means that the cheap path can run. Each name
+`broken` and `broken_video` look at the installed versions, at start-up and in a test: an empty list means that the cheap path of audio,
+or of video, can run. Each name
 is used in the module that stands beside it; no other module of ours uses one that is not in the list, but `addresses` and
 `paced_track`, which do without.
 """
@@ -24,6 +25,7 @@ RECEIVER = (
     "_RTCRtpReceiver__remote_streams",
     "_RTCRtpReceiver__stop_decoder",
 )
+CAMERA = (*RECEIVER, "_send_rtcp_pli", "_send_rtcp_nack")
 SENDER = (
     "_ssrc",
     "_RTCRtpSender__ntp_timestamp",
@@ -32,19 +34,20 @@ SENDER = (
     "_RTCRtpSender__octet_count",
 )
 DTLS = ("_rx_srtp", "_tx_srtp")
+CAMERA_DTLS = ("_unregister_rtp_receiver",)
 ICE = ("_connection",)
 CONNECTION = ("data_received", "_nominated", "_queue")
 STATISTICS = ("_jitter_q4",)
 
 
-def _calls() -> tuple[tuple[str, Callable[..., Any], str], ...]:
+_Calls = tuple[tuple[str, Callable[..., Any], str], ...]
+_Wanted = tuple[tuple[object, tuple[str, ...]], ...]
+
+
+def _calls() -> _Calls:
     """Who has to call what, so that a replaced method is the one that is called."""
     return (
-        (
-            "RTCDtlsTransport._handle_rtp_data",
-            RTCDtlsTransport._handle_rtp_data,
-            "._handle_rtp_packet(packet, arrival_time_ms=",
-        ),
+        *_receivers_calls(),
         (
             "StunProtocol.datagram_received",
             aioice.ice.StunProtocol.datagram_received,
@@ -55,23 +58,54 @@ def _calls() -> tuple[tuple[str, Callable[..., Any], str], ...]:
     )
 
 
+def _receivers_calls() -> _Calls:
+    return (
+        (
+            "RTCDtlsTransport._handle_rtp_data",
+            RTCDtlsTransport._handle_rtp_data,
+            "._handle_rtp_packet(packet, arrival_time_ms=",
+        ),
+    )
+
+
 def broken() -> list[str]:
-    """What is missing, a line each. Needs a running event loop."""
+    """What the audio misses, a line each. Needs a running event loop."""
     opus = libopus.missing()
-    found = [] if opus is None else [opus]
+    return [*([] if opus is None else [opus]), *_broken(_audio_names, _calls)]
+
+
+def broken_video() -> list[str]:
+    """What the video misses, a line each. Needs a running event loop."""
+    return _broken(_video_names, _receivers_calls)
+
+
+def _broken(names: Callable[[], _Wanted], calls: Callable[[], _Calls]) -> list[str]:
     try:
-        found += _missing_names()
-        found += [f"{name} calls no {text}" for name, one, text in _calls() if not _says(one, text)]
+        found = _missing(names())
+        found += [f"{name} calls no {text}" for name, one, text in calls() if not _says(one, text)]
         found += _changed_statistics()
     except Exception as fault:  # a version in which even the way to the names is another
-        found.append(repr(fault))
+        return [repr(fault)]
     return found
 
 
-def _missing_names() -> list[str]:
+def _transports() -> tuple[RTCIceTransport, RTCDtlsTransport]:
     ice = RTCIceTransport(RTCIceGatherer(iceServers=[]))
-    dtls = RTCDtlsTransport(ice, [RTCCertificate.generateCertificate()])
-    wanted: tuple[tuple[object, tuple[str, ...]], ...] = (
+    return ice, RTCDtlsTransport(ice, [RTCCertificate.generateCertificate()])
+
+
+def _video_names() -> _Wanted:
+    _, dtls = _transports()
+    return (
+        (RTCRtpReceiver("video", dtls), CAMERA),
+        (dtls, CAMERA_DTLS),
+        (StreamStatistics(90_000), STATISTICS),
+    )
+
+
+def _audio_names() -> _Wanted:
+    ice, dtls = _transports()
+    return (
         (RTCRtpReceiver("audio", dtls), RECEIVER),
         (RTCRtpSender("audio", dtls), SENDER),
         (dtls, DTLS),
@@ -81,6 +115,9 @@ def _missing_names() -> list[str]:
         (pylibsrtp.Session, ("protect", "unprotect")),
         (clock, ("current_ntp_time",)),
     )
+
+
+def _missing(wanted: _Wanted) -> list[str]:
     return [
         f"{type(one).__name__ if not isinstance(one, type) else one.__name__}.{name}"
         for one, names in wanted

@@ -18,6 +18,9 @@ RTP_STEP = 960
 """What the RTP clock moves on by in one frame."""
 
 
+VIDEO_CLOCK = 90_000
+"""The RTP clock of every video codec."""
+
 VideoMode = Literal["all", "key_frames", "off"]
 """Which frames of a client's video are decoded; off: its section is answered inactive."""
 

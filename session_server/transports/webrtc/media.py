@@ -1,8 +1,8 @@
-"""What the calls of one process share: the path that their audio takes, one ticker, and how late it is.
+"""What the calls of one process share: the path that their audio takes, one ticker, and how late it is; the path of video.
 
 Two paths. `cheap`: our own RTP out and decoding inline, on private parts of aiortc (`contract`). `stock`: aiortc's sender and
-receiver; the way back when a new version has moved something, or when it is asked for. Invariants: the path is decided once, at
-the start, and said in one line of the log; a call keeps its path.
+receiver; the way back when a new version has moved something, or when it is asked for. Video has its own contract, and may take
+the stock path alone. Invariants: a path is decided once, at the start, and said in one line of the log; a call keeps its paths.
 
 Units: seconds of the event loop's clock.
 """
@@ -29,6 +29,7 @@ from session_server.transports.webrtc.playout import Frame, Playout
 from session_server.transports.webrtc.reception import watch_over_reports
 from session_server.transports.webrtc.rtp_clock import RtpClock
 from session_server.transports.webrtc.ticker import Ticker
+from session_server.transports.webrtc.video import SharedVideo, Sight
 
 _log = logging.getLogger(__name__)
 
@@ -84,15 +85,27 @@ class Listener(Protocol):
 class Media:
     """For one event loop. `wanted`: a path, or None for the cheap one where it can run.
 
-    Raises PathUnavailable. `max_lateness_s`: what the 99th percentile may be before new calls are refused.
+    Raises PathUnavailable. `max_lateness_s`: what the 99th percentile may be before new calls are refused. `sight`: None
+    where calls take no video.
     """
 
-    def __init__(self, wanted: MediaPath | None = None, max_lateness_s: float = 0.01) -> None:
+    def __init__(
+        self,
+        wanted: MediaPath | None = None,
+        max_lateness_s: float = 0.01,
+        *,
+        sight: Sight | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_lateness_s = max_lateness_s
         self._lateness = Lateness()
         self._ticker = Ticker(self._loop)
-        self.path = _choose(wanted)
+        self.path = _choose(wanted, contract.broken, "media path")
+        self.video: SharedVideo | None = None
+        """None: no call takes video."""
+        if sight is not None:
+            path = _choose(wanted, contract.broken_video, "path of video")
+            self.video = SharedVideo(cheap=path is MediaPath.CHEAP, sight=sight)
         self.live: Counter[MediaPath] = Counter()
         """Calls that have audio now, by their path."""
         self.on_lateness: Callable[[float], None] | None = None
@@ -127,16 +140,16 @@ class Media:
             self.on_lateness(late_s)
 
 
-def _choose(wanted: MediaPath | None) -> MediaPath:
+def _choose(wanted: MediaPath | None, broken: Callable[[], list[str]], what: str) -> MediaPath:
     if wanted is MediaPath.STOCK:
         return MediaPath.STOCK
-    reasons = contract.broken()
+    reasons = broken()
     if not reasons:
         return MediaPath.CHEAP
     text = "; ".join(reasons)
     if wanted is MediaPath.CHEAP:
         raise PathUnavailable(text)
-    _log.warning("the cheap media path cannot run, calls take the stock one: %s", text)
+    _log.warning("the cheap %s cannot run, calls take the stock one: %s", what, text)
     return MediaPath.STOCK
 
 

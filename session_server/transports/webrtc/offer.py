@@ -42,11 +42,12 @@ _MESSAGE_SIZE = re.compile(r"^a=max-message-size:(\d{1,12})\s*$", re.MULTILINE)
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A usable offer. `has_channel`: events can travel; `max_message_bytes`: what the client takes in one message,
-    0: anything."""
+    0: anything; `has_camera`: the first video section can bring VP8."""
 
     sdp: str
     has_channel: bool
     max_message_bytes: int
+    has_camera: bool = False
 
 
 def read_offer(raw: bytes) -> Offer:
@@ -70,7 +71,8 @@ def read_offer(raw: bytes) -> Offer:
         raise _invalid(f"a=setup:{unknown[1].strip()} is none of actpass, active and passive.")
     if _FINGERPRINT.search(text):
         raise _invalid("A line a=fingerprint is not an algorithm and a value.")
-    _check(_parsed(text).media)
+    media = _parsed(text).media
+    _check(media)
     size = _MESSAGE_SIZE.search(text)
     if size is not None and 0 < int(size[1]) < LEAST_MESSAGE_BYTES:
         raise _invalid(
@@ -80,6 +82,7 @@ def read_offer(raw: bytes) -> Offer:
         text,
         "m=application" in text,
         DEFAULT_MESSAGE_BYTES if size is None else int(size[1]),
+        _has_camera(media, text),
     )
 
 
@@ -143,6 +146,18 @@ def _check_dtls(section: MediaDescription) -> None:
             )
     if not comparable:
         raise _invalid(f"The offer has no DTLS fingerprint of {', '.join(_FINGERPRINT_BYTES)}.")
+
+
+def _has_camera(media: list[MediaDescription], text: str) -> bool:
+    video = next((section for section in media if section.kind == "video"), None)
+    if video is None or video.direction not in ("sendrecv", "sendonly"):
+        return False
+    lines = re.search(r"^m=video.*?(?=^m=|\Z)", text, re.MULTILINE | re.DOTALL)
+    refused = not video.port and (lines is None or "a=bundle-only" not in lines[0])
+    return not refused and any(
+        codec.mimeType.lower() == "video/vp8" and codec.payloadType in _DYNAMIC
+        for codec in video.rtp.codecs
+    )
 
 
 def _common_video(section: MediaDescription) -> bool:

@@ -27,6 +27,8 @@ CALLS = "comes with WebRTC calls: test_media_paths"
 WITHOUT_SAMPLES = {
     "webrtc_calls": CALLS,
     "webrtc_send_lateness_seconds": CALLS,
+    "webrtc_video_frames": VIDEO,
+    "webrtc_video_faults": TROUBLE,
     "duplex_ticks": DUPLEX,
     "duplex_ticks_missed": DUPLEX,
     "duplex_frames_filled": DUPLEX,

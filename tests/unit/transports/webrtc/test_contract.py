@@ -12,15 +12,17 @@ from typing import Any
 import aioice.ice
 import pytest
 from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
+from aiortc.rtcdtlstransport import RTCDtlsTransport
 
 from session_server.config import load
 from session_server.errors import ConfigError
-from session_server.runtime.calls import shared_media
+from session_server.runtime.calls import SIGHT, shared_media
 from session_server.transports.webrtc import (
     addresses,
     closing,
     contract,
     direct_audio,
+    inline_camera,
     inline_microphone,
 )
 from session_server.transports.webrtc.lateness import LEAST_FRAMES
@@ -78,6 +80,7 @@ async def test_closing_the_events_that_aiortc_waits_for_are_where_they_were():
 @pytest.mark.asyncio
 async def test_the_cheap_path_can_run_on_the_installed_versions():
     assert contract.broken() == []
+    assert contract.broken_video() == []
 
 
 @pytest.mark.asyncio
@@ -93,6 +96,37 @@ async def test_each_private_name_that_is_gone_is_named(name: str, monkeypatch: p
     monkeypatch.setattr(owner, "__init__", without)
     monkeypatch.delattr(owner, name, raising=False)
     assert contract.broken() == [f"{owner.__name__}.{name}"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", [*contract.CAMERA, *contract.CAMERA_DTLS])
+async def test_each_private_name_that_the_video_misses_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    owner = RTCDtlsTransport if name in contract.CAMERA_DTLS else RTCRtpReceiver
+    made = owner.__init__
+
+    def without(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.__dict__.pop(name, None)
+
+    monkeypatch.setattr(owner, "__init__", without)
+    monkeypatch.delattr(owner, name, raising=False)
+    assert contract.broken_video() == [f"{owner.__name__}.{name}"]
+
+
+@pytest.mark.asyncio
+async def test_video_alone_takes_the_stock_path_where_only_its_names_are_gone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.delattr(RTCRtpReceiver, "_send_rtcp_pli")
+    media = Media(sight=SIGHT)
+    assert media.path is MediaPath.CHEAP
+    assert media.video is not None
+    assert not media.video.cheap
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "path of video" in line
+    assert "RTCRtpReceiver._send_rtcp_pli" in line
 
 
 @pytest.mark.asyncio
@@ -114,8 +148,10 @@ def test_every_private_name_that_is_used_is_in_the_contract():
         *contract.ICE,
         *contract.CONNECTION,
         *contract.STATISTICS,
+        *contract.CAMERA,
+        *contract.CAMERA_DTLS,
     }
-    for module in (direct_audio, inline_microphone):
+    for module in (direct_audio, inline_microphone, inline_camera):
         tree = ast.parse(inspect.getsource(module))
         foreign = {
             node.attr
@@ -143,7 +179,11 @@ async def test_a_broken_contract_means_the_stock_path_and_one_line_in_the_log(
 @pytest.mark.asyncio
 async def test_the_stock_path_runs_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(contract, "broken", lambda: pytest.fail("nobody asks"))
-    assert Media(MediaPath.STOCK).path is MediaPath.STOCK
+    monkeypatch.setattr(contract, "broken_video", lambda: pytest.fail("nobody asks"))
+    media = Media(MediaPath.STOCK, sight=SIGHT)
+    assert media.path is MediaPath.STOCK
+    assert media.video is not None
+    assert not media.video.cheap
 
 
 @pytest.mark.asyncio

@@ -72,8 +72,30 @@ def test_a_call_without_a_channel_is_possible_and_the_size_has_a_default():
     assert (offer.has_channel, offer.max_message_bytes) == (False, DEFAULT_MESSAGE_BYTES)
 
 
-def test_a_camera_does_no_harm():
-    assert read(GOOD + VIDEO).has_channel
+H264 = VIDEO.replace("VP8", "H264").replace("a=mid:2", "a=mid:3")
+
+
+@pytest.mark.parametrize(
+    ("video", "camera"),
+    [
+        ("", False),
+        (VIDEO, True),
+        (VIDEO.replace("a=sendrecv", "a=sendonly"), True),
+        (VIDEO.replace("a=sendrecv\n", ""), True),
+        (VIDEO.replace("a=sendrecv", "a=recvonly"), False),
+        (VIDEO.replace("a=sendrecv", "a=inactive"), False),
+        (VIDEO + H264, True),
+        (H264 + VIDEO, False),
+        (H264, False),
+        (VIDEO.replace("video 9", "video 0"), False),
+        (VIDEO.replace("video 9", "video 0") + "a=bundle-only\n", True),
+        (VIDEO.replace("96", "64"), False),
+    ],
+)
+def test_the_first_video_section_is_a_camera_if_it_can_bring_vp8(video: str, camera: bool):
+    offer = read(GOOD + video)
+    assert offer.has_channel
+    assert offer.has_camera is camera
 
 
 def test_names_that_only_the_client_knows_and_a_flood_of_addresses_are_left_out():
