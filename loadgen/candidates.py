@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from loadgen.simulation import NetworkModel, SimulationSpec, Workload, check, find_profile
+from loadgen.simulation import (
+    CameraUse,
+    NetworkModel,
+    SimulationSpec,
+    Workload,
+    check,
+    find_profile,
+)
 from loadgen.workload_bounds import complaints
 from loadgen.workloads import Scenario, find_workload
 from session_server.config.limits import bounds_of
@@ -123,6 +130,7 @@ def _apply(
     """Scenario, fields of the run, parameters of the scheduler."""
     network: dict[str, Any] = {}
     workload: dict[str, Any] = {}
+    camera: dict[str, Any] = {}
     run: dict[str, Any] = {}
     overrides = []
     for name, text in sets.items():
@@ -131,14 +139,18 @@ def _apply(
             network[key] = _value(NetworkModel, key, text, name)
         elif section == "workload":
             workload[key] = _value(Workload, key, text, name)
+        elif section == "workload.camera":
+            camera[key] = _value(CameraUse, key, text, name)
         elif section:
             raise ConfigError(
-                f"--set {name}: there are network.NAME, workload.NAME and plain names"
+                f"--set {name}: there are network.NAME, workload.NAME, workload.camera.NAME and plain names"
             )
         elif name in RUN_FIELDS:
             run[name] = _value(SimulationSpec, name, text, name)
         else:
             overrides.append((name, _within(name, _parsed(text))))
+    if camera:
+        workload["camera"] = replace(scenario.workload.camera or CameraUse(), **camera)
     try:
         changed = replace(
             scenario,

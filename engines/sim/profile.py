@@ -3,7 +3,8 @@
 A step's cost is a table by batch size (`step_ms`, linear between its points, the last slope beyond them), or linear in
 batch and units (`linear`), or that of a vocoder that recomputes left context and gains by batching (`chunk`); a
 prompt that is read in the step adds `prefill`. A look at a picture takes a step for each figure of `look` (`objects_ms`, and
-`text_ms` where text is wanted), which is the step's cost. A stage that `gives_way` runs only while its device has nothing else to do. `host_gap_ms` comes on top of every step. Times are nanoseconds
+`text_ms` where text is wanted), which is the step's cost. A stage with a `busy_share` gives way: while the others
+take all places of its device it has only that share of one, as a thread of low priority. `host_gap_ms` comes on top of every step. Times are nanoseconds
 outside of this file, milliseconds in YAML. Stages of one device run at most `concurrent` steps at once; a step that
 begins while another stage's runs there takes 1 / `sharing` of its time.
 """
@@ -66,7 +67,7 @@ class StageCost:
     per_session: float = 0.0
     objects_ms: tuple[float, ...] = ()
     text_ms: tuple[float, ...] = ()
-    gives_way: bool = False
+    busy_share: float | None = None
 
     def step_ns(self, batch: int, units: int, prompt_tokens: int = 0) -> int:
         """A step of `batch` jobs; `units`: the longest chunk where there is a gain by batching, else their sum.
@@ -142,7 +143,7 @@ _KEYS = {
 }  # fmt: skip
 _STAGE_KEYS = {
     "device", "max_batch", "step_ms", "linear", "chunk", "prefill", "host_gap_ms", "slots", "prompt_room", "per_session",
-    "look", "gives_way",
+    "look", "busy_share",
 }  # fmt: skip
 
 
@@ -258,8 +259,16 @@ def _stage(stage: Stage, content: Mapping[str, Any]) -> StageCost:
         per_session=float(content.get("per_session", 0.0)),
         objects_ms=look["objects_ms"],
         text_ms=look["text_ms"],
-        gives_way=bool(content.get("gives_way", False)),
+        busy_share=_busy_share(stage, content.get("busy_share")),
     )
+
+
+def _busy_share(stage: Stage, share: object) -> float | None:
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise ValueError(f"stages.{stage.value}.busy_share: must be within 0 and less than 1")
+    return float(share)
 
 
 def _look(stage: Stage, content: Mapping[str, Any] | None) -> dict[str, tuple[float, ...]]:

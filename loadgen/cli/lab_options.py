@@ -92,7 +92,7 @@ def add_setting(command: argparse.ArgumentParser) -> None:
     add("--admission", choices=("on", "off"), default="off", help="may the server refuse sessions and turns? (default: off)")
     add("--replicas", type=number(int, 1, 10_000), default=1, metavar="R", help="servers that share the sessions (default: 1)")
     add("--turn-detection", choices=MODES, default="server_vad", help="who decides that a turn has ended (default: server_vad)")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a scheduler parameter (lead_cap_s=4), network.NAME, workload.NAME, or a plain field of the run (tokens_run=2); may be repeated")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a scheduler parameter (lead_cap_s=4), network.NAME, workload.NAME, workload.camera.NAME, or a plain field of the run (tokens_run=2); may be repeated")
     add("--report", type=Path, metavar="FILE", help="write the report as JSON")
     # fmt: on
 

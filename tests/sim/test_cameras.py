@@ -96,7 +96,7 @@ def test_looks_give_way_so_that_the_sound_of_the_others_hardly_suffers():
     assert beside["c100"] >= quiet["c100"]
     assert beside["ttfa_ms"]["p50"] <= 1.15 * quiet["ttfa_ms"]["p50"]
     profile = find_profile("cpu-default")
-    eyes = replace(profile.stages[Stage.VISION], gives_way=False)
+    eyes = replace(profile.stages[Stage.VISION], busy_share=None)
     greedy = replace(profile, stages={**profile.stages, Stage.VISION: eyes})
     pushed = simulate(replace(spec, workload=filming("pan")), greedy).figures["without_camera"]
     assert pushed["ttfa_ms"]["p50"] > beside["ttfa_ms"]["p50"], "the model has something to show"

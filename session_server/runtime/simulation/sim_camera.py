@@ -30,6 +30,10 @@ CHANGES_PER_S = {"static": 0.0, "object": 2 / 12, "drift": 11 / 20, "screen": 1.
 move all the time."""
 
 
+def _integers() -> array[int]:
+    return array("q")
+
+
 @dataclass(slots=True)
 class CameraRecords:
     """Of all cameras of one replica, from the start of the run. `frames`: by what the gate made of them; `unseen`: taken ones that
@@ -38,9 +42,9 @@ class CameraRecords:
 
     frames: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
-    ages_ms: array[int] = field(default_factory=lambda: array("q"))
+    ages_ms: array[int] = field(default_factory=_integers)
     without: int = 0
-    looks_ns: array[int] = field(default_factory=lambda: array("q"))
+    looks_ns: array[int] = field(default_factory=_integers)
     failed_looks: Counter[str] = field(default_factory=Counter)
     most_kept: int = 0
 

@@ -7,6 +7,7 @@ its inputs. Instants are integer nanoseconds; `call_later` takes seconds, as an 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -100,24 +101,25 @@ class VirtualLoop:
 
 
 class _Spare:
-    """Work that only idle time is spent on."""
+    """Work that idle time is spent on, and of busy time a share."""
 
-    __slots__ = ("asked", "begun", "done", "left", "run")
+    __slots__ = ("asked", "done", "left", "rate", "run", "since")
 
     def __init__(self, left: int, asked: int, done: Callable[[int], object]) -> None:
-        self.left = left
+        self.left = float(left)
         self.asked = asked
         self.done = done
-        self.begun = -1
-        """Since when it runs, -1: it rests."""
+        self.since = asked
+        self.rate = 0.0
+        """How fast it has gone on since `since`, 1: as if alone."""
         self.run = 0
-        """Which time it is that it runs: an end that was foreseen before a rest is none."""
+        """Which rate that is: an end that was foreseen at another one is none."""
 
 
 class SharedDevice:
     """Where stages run: at most `concurrent` steps at once, first come, first served; slower while others run. Beside them
-    `spare` work, one piece at a time, which rests while all places are taken, as a thread of the least priority does.
-    `sessions`: how many the host serves now."""
+    `spare` work, one piece at a time, which has only a share of a place while all are taken, as a thread of low priority does, and
+    slows by that much what begins meanwhile. `sessions`: how many the host serves now."""
 
     def __init__(
         self, loop: VirtualLoop, limits: Device, sessions: Callable[[], int] = lambda: 0
@@ -128,6 +130,7 @@ class SharedDevice:
         self._running = 0
         self._waiting: deque[tuple[int, Callable[[int], object]]] = deque()
         self._spare: deque[_Spare] = deque()
+        self._busy_share = 0.0
 
     def run(self, work_ns: int, done: Callable[[int], object]) -> None:
         """`done` is told how long the step took on the device, waiting not counted."""
@@ -138,7 +141,8 @@ class SharedDevice:
             work_ns = int(work_ns / self._limits.sharing)
         self._running += 1
         if self._spare and self._is_full:
-            self._rest()
+            self._go_on()
+            work_ns = int(work_ns / (1.0 - self._busy_share / self._limits.concurrent))
         self._loop.post(self._loop.time + work_ns, self._over, work_ns, done)
 
     def _over(self, took_ns: int, done: Callable[[int], object]) -> None:
@@ -155,31 +159,33 @@ class SharedDevice:
     def _is_full(self) -> bool:
         return 0 < self._limits.concurrent <= self._running
 
-    def spare(self, work_ns: int, done: Callable[[int], object]) -> None:
-        """`done` is told how long the step took, its rests included: a clock in its thread would say the same."""
+    def spare(self, work_ns: int, busy_share: float, done: Callable[[int], object]) -> None:
+        """`busy_share`: of a place, 0 to less than 1, while all are taken. `done` is told how long the step took from its beginning:
+        a clock in its thread would say the same."""
+        self._busy_share = busy_share
         self._spare.append(_Spare(work_ns, self._loop.time, done))
-        self._go_on()
+        if len(self._spare) == 1:
+            self._go_on()
 
     def _go_on(self) -> None:
-        piece = self._spare[0]
-        if piece.begun >= 0 or self._is_full:
+        """At the rate that there is room for now."""
+        piece, now = self._spare[0], self._loop.time
+        rate = self._busy_share if self._is_full else 1.0
+        if rate == piece.rate:
             return
-        piece.begun = self._loop.time
+        piece.left = max(0.0, piece.left - (now - piece.since) * piece.rate)
+        piece.since, piece.rate = now, rate
         piece.run += 1
-        self._loop.post(self._loop.time + piece.left, self._spared, piece, piece.run)
-
-    def _rest(self) -> None:
-        piece = self._spare[0]
-        if piece.begun >= 0:
-            piece.left -= self._loop.time - piece.begun
-            piece.begun = -1
+        if rate:
+            self._loop.post(now + math.ceil(piece.left / rate), self._spared, piece, piece.run)
 
     def _spared(self, piece: _Spare, run: int) -> None:
-        if piece.begun < 0 or piece.run != run:
+        if piece.run != run:
             return
         self._spare.popleft()
         if self._spare:
-            self._spare[0].asked = self._loop.time
+            following = self._spare[0]
+            following.asked = following.since = self._loop.time
             self._go_on()
         piece.done(self._loop.time - piece.asked)
 
@@ -241,8 +247,11 @@ class ModelWorker:
         cost_ns = engine.cost_ns
         if engine.cost.per_session:
             cost_ns = int(cost_ns * (1.0 + engine.cost.per_session * self._device.sessions()))
-        run = self._device.spare if engine.cost.gives_way else self._device.run
-        run(self._with_jitter(cost_ns), lambda ns: self._done(outcome, ns))
+        cost_ns, busy_share = self._with_jitter(cost_ns), engine.cost.busy_share
+        if busy_share is None:
+            self._device.run(cost_ns, lambda ns: self._done(outcome, ns))
+        else:
+            self._device.spare(cost_ns, busy_share, lambda ns: self._done(outcome, ns))
 
     def stop(self) -> None:
         """Nothing to close."""

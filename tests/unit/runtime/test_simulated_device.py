@@ -19,8 +19,8 @@ class Machine:
     def step(self, name: str, at: int, work: int) -> None:
         self.loop.at(at, self.device.run, work, self._end(name))
 
-    def spare(self, name: str, at: int, work: int) -> None:
-        self.loop.at(at, self.device.spare, work, self._end(name))
+    def spare(self, name: str, at: int, work: int, share: float = 0.0) -> None:
+        self.loop.at(at, self.device.spare, work, share, self._end(name))
 
     def _end(self, name: str):
         return lambda took: self.ended.append((name, self.loop.time, took))
@@ -75,3 +75,26 @@ def test_it_begins_when_there_is_a_place():
     machine.step("a", 0, 50)
     machine.spare("look", 10, 30)
     assert machine.run() == [("a", 50, 50), ("look", 80, 70)]
+
+
+def test_with_a_share_it_goes_on_slowly_and_the_others_pay_for_it():
+    machine = Machine(1)
+    machine.spare("look", 0, 100, share=0.2)
+    machine.step("a", 40, 80)  # takes 80 / 0.8; the look does 20 of its 60 meanwhile
+    assert machine.run() == [("a", 140, 100), ("look", 180, 180)]
+
+
+def test_with_a_share_it_ends_even_where_there_is_never_a_place():
+    machine = Machine(1)
+    machine.step("a", 0, 8_000)
+    machine.spare("look", 10, 100, share=0.1)
+    assert machine.run() == [("look", 1_010, 1_000), ("a", 8_000, 8_000)]
+
+
+def test_two_places_pay_half_each():
+    machine = Machine(2)
+    machine.step("a", 0, 1_000)
+    machine.spare("look", 0, 1_000, share=0.5)
+    machine.step("b", 100, 300)
+    machine.run()
+    assert ("b", 500, 400) in machine.ended

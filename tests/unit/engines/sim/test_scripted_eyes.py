@@ -80,6 +80,8 @@ def test_what_is_remembered_is_bounded():
         ("vision", {"look": {}}, r"stages.vision.look.objects_ms: needs"),
         ("vision", {"look": {"objects": [1]}}, "stages.vision.look.objects: unknown key"),
         ("vision", {"look": {"objects_ms": [-1]}}, "stages.vision.look: milliseconds must not"),
+        ("vision", {**EYES, "busy_share": 1}, "stages.vision.busy_share: must be within 0 and"),
+        ("vision", {**EYES, "busy_share": True}, "stages.vision.busy_share: must be within 0"),
         ("asr", EYES, "stages.asr.look: goes with the vision stage"),
     ],
 )
