@@ -184,10 +184,6 @@ def invalid_api_key() -> ClientFault:
     return ClientFault("invalid_api_key", "Incorrect API key provided, or none at all.")
 
 
-def rate_limited(message: str) -> ClientFault:
-    return ClientFault("inference_rate_limit_exceeded", message, type="server_error")
-
-
 def error_body(fault: ClientFault) -> bytes:
     """The body of an HTTP error response."""
     error = {

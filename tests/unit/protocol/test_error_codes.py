@@ -24,11 +24,6 @@ def test_a_refused_key_over_http():
     assert error["param"] is None
 
 
-def test_a_full_server_is_no_fault_of_the_client():
-    fault = error_codes.rate_limited("No free session.")
-    assert (fault.type, fault.code) == ("server_error", "inference_rate_limit_exceeded")
-
-
 def test_a_fault_of_ours_says_so():
     fault = error_codes.server_error("The engine broke.", event_id="e")
     assert (fault.type, fault.code, fault.event_id) == ("server_error", "server_error", "e")
