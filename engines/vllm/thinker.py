@@ -173,7 +173,7 @@ class VllmThinker:
                 engine.shutdown()
 
     async def evict(self, key: JobKey) -> None:
-        """Take an answer's memory back, as pressure for memory would; it is read again when it goes on."""
+        """For checks: take an answer's memory back, as pressure for memory would; it is read again when it goes on."""
         if self._engine is not None and self._control is not None:
             await self._engine.engine_core.call_utility_async("session_evict", _name(key))
 

@@ -81,10 +81,6 @@ class Residency:
         entry = self._pool.entries.get(session)
         return set(entry.holds) if entry is not None else set()
 
-    def pool_view(self) -> tuple[Entry, ...]:
-        """All sessions' books, to be read only."""
-        return tuple(self._pool.entries.values())
-
     def orphaned(self) -> set[int]:
         """Tickets of transfers whose session is over."""
         return set(self._pool.orphans)

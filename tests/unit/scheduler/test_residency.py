@@ -189,7 +189,7 @@ def test_what_cannot_be_hidden_is_preloaded_in_part():
     shell.tell(SpeechStarted("a"))
     shell.move()
     loaded = sum(load.tokens for load in shell.of(Load))
-    missing = sum(e.away for e in shell.machine.pool_view())
+    missing = sum(e.away for e in shell.machine._pool.entries.values())
     assert loaded > 0
     assert missing > 0
     shell.tell(Wanted("a", "u", 400))
