@@ -138,7 +138,7 @@ class InlineCamera:
             self._onlooker.captured_ns(packet.timestamp, now)
         for frame in whole:
             captured_ns = self._onlooker.captured_ns(frame.timestamp, now)
-            self._decoder.put(frame._replace(captured_ns=captured_ns))
+            self._decoder.put(EncodedFrame(frame.data, frame.timestamp, captured_ns))
         if frames.ask_again:
             await self._receiver._send_rtcp_nack(packet.ssrc, frames.ask_again)
         if self._key_is_due(now):
