@@ -68,7 +68,7 @@ _NOW = tuple(
         r"\bwhat (do|would) you (think|say) (this|that|these|those|it) (is|are)\b",
         r"\b(what|which) (object|thing|item|animal|fruit|building|place|flower|food|#) (is|are) (this|that|these|those|it)\b",
         r"\b(what|which) (kind|type|sort|brand|breed|make|model) of (\w+|#) (is|are) (this|that|these|those|it)\b",
-        r"\b(is|are|was) (this|that|these|those|it) " + _ARTICLE + r"(\w+ )?#" + _END,
+        r"\b(is|are|was) (this|that|these|those|it) " + _ARTICLE + r"(\w+ )?(\w+ or (an? )?)?#( or .*)?" + _END,
         r"\bwho (else )?is (in|on|at|with|sitting|standing|behind|next to) (the|my|this|me|us)\b(?! (white|world|team))",
         rf"\bwhat (else )?(is|are|do we have|do i have) (on|in|under|at|to|by|near|next to) (the|my|this|that) (\w+ )?{_PLACE}" + _END,
         r"\b(is|was) (it|the room|the light) (too |very |so |quite )?(dark|bright|dim|on)( (in )?here| enough)?" + _END,

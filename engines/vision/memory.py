@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from engines.model_files import VISION_PACKAGES, VISION_RECIPES
 
-PREPARATION = 2
+PREPARATION = 3
 """Of how a picture is decoded, made smaller and cut up, and of what is made of the models' outputs."""
 
 Finding = TypeVar("Finding")

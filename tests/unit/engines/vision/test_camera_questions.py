@@ -40,6 +40,8 @@ NOW = (
     "Is the cat still there?",
     "Is this a banana?",
     "Is that my cat?",
+    "Is that a rocket or a kite?",
+    "Is this a dog or a wolf?",
     "What is on the table?",
     "What's behind me?",
     "Who is behind me?",

@@ -47,6 +47,7 @@ def test_both_detectors_together_are_sure_where_each_alone_is_not() -> None:
 
 
 def test_one_detector_may_be_sure_alone() -> None:
-    assert agreed([Found("cat", 0.5, A)], []) == [Seen("cat", A, True)]
+    assert agreed([Found("cat", 0.6, A)], []) == [Seen("cat", A, True)]
+    assert agreed([Found("cat", 0.59, A)], []) == [Seen("cat", A, False)]
     assert agreed([], [Found("cat", 0.55, A)]) == [Seen("cat", A, True)]
     assert agreed([], [Found("cat", 0.54, A)]) == [Seen("cat", A, False)]
