@@ -90,9 +90,8 @@ def _server(first: Sample, last: Sample) -> dict[str, Any]:
 
 
 def camera_figures(replicas: Sequence[CameraRecords]) -> dict[str, Any]:
-    """What `server` is in the report of a simulation: of the whole run. `unseen`: taken frames that were not looked at."""
+    """What `server` is in the report of a simulation: of the whole run."""
     frames: Counter[str] = sum((one.frames for one in replicas), Counter())
-    unseen: Counter[str] = sum((one.unseen for one in replicas), Counter())
     failed: Counter[str] = sum((one.failed_looks for one in replicas), Counter())
     looks = [ns for one in replicas for ns in one.looks_ns]
     ages = [ms * NS_PER_MS for one in replicas for ms in one.ages_ms]
@@ -101,7 +100,6 @@ def camera_figures(replicas: Sequence[CameraRecords]) -> dict[str, Any]:
         "frames": dict(sorted(frames.items())),
         "kept": kept,
         "not_kept": frames.total() - kept,
-        "unseen": dict(sorted(unseen.items())),
         "looks": len(looks),
         "looks_failed": dict(sorted(failed.items())),
         "look_ms": spread(looks, (50, 99)),

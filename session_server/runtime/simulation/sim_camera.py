@@ -3,7 +3,8 @@
 Frames come at the camera's rate, but only those are looked at that can matter to the core: taken ones, and five a second that look
 like the last taken one. What the scene does is a kind's: it changes now and then, always, or never. Rules as the real gate's: a
 frame is taken if it differs from the last taken one, no sooner than the rate allows, and after `HEARTBEAT_NS` in any case; a wanted
-one is taken whatever it shows. Frames that were not taken are counted without being made. Instants are nanoseconds of the virtual clock.
+one is taken whatever it shows. Frames that were not taken are counted without being made; taken ones when the core fetches them:
+those that it does not fetch it counts itself. Instants are nanoseconds of the virtual clock.
 """
 
 from __future__ import annotations
@@ -36,17 +37,22 @@ def _integers() -> array[int]:
 
 @dataclass(slots=True)
 class CameraRecords:
-    """Of all cameras of one replica, from the start of the run. `frames`: by what the gate made of them; `unseen`: taken ones that
-    were not looked at; `ages_ms`: of the evidence of each answer; `without`: answers that were told of no current picture;
+    """Of all cameras of one replica, from the start of the run. `frames`: each once, by what became of it; `ages_ms`: of the evidence of each answer; `without`: answers that were told of no current picture;
     `looks_ns`: from asking for a look to what was seen; `most_kept`: pictures held at once."""
 
     frames: Counter[str] = field(default_factory=Counter)
-    unseen: Counter[str] = field(default_factory=Counter)
     ages_ms: array[int] = field(default_factory=_integers)
     without: int = 0
     looks_ns: array[int] = field(default_factory=_integers)
     failed_looks: Counter[str] = field(default_factory=Counter)
     most_kept: int = 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    picture: bytes
+    reason: str
+    fetched: bool = False
 
 
 class SimCamera:
@@ -83,7 +89,7 @@ class SimCamera:
         self._taken_at: int | None = None
         self._told_at = 0
         self._wanted = False
-        self._kept: dict[int, bytes] = {}
+        self._kept: dict[int, _Kept] = {}
         self._alarm: Alarm | None = None
         self._stopped = False
         self._wake(self._origin)
@@ -104,7 +110,14 @@ class SimCamera:
             self._wake(self._at(newest + 1))
 
     def picture(self, frame: int) -> bytes | None:
-        return self._kept.get(frame)
+        """To be looked at; None: it is not kept any more."""
+        kept = self._kept.get(frame)
+        if kept is None:
+            return None
+        if not kept.fetched:
+            kept.fetched = True
+            self._records.frames[kept.reason] += 1
+        return kept.picture
 
     def forget(self, before: int) -> None:
         for frame in [one for one in self._kept if one < before]:
@@ -112,6 +125,8 @@ class SimCamera:
 
     def stop(self) -> None:
         self._stopped = True
+        if self._kept and not self._kept[self._taken].fetched:
+            self._records.frames["stale"] += 1
         self._kept.clear()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -189,10 +204,10 @@ class SimCamera:
             self._scene += 1
         self._taken_scene = self._scene
         self._wanted = False
-        self._records.frames[reason] += 1
         if len(self._kept) >= MOST_KEPT:
             del self._kept[min(self._kept)]
-        self._kept[self._taken] = picture_of(self._scene, self._taken, self._session)
+        picture = picture_of(self._scene, self._taken, self._session)
+        self._kept[self._taken] = _Kept(picture, reason)
         self._records.most_kept = max(self._records.most_kept, len(self._kept))
         sample = max(0, self._position(captured))
         self._feed(FrameTaken(self._taken, sample, captured, reason))

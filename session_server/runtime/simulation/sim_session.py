@@ -230,7 +230,7 @@ class SimSession:
 
     def _count(self, action: actions.Count, now: int) -> None:
         if self.camera_records is not None and action.name == "video_frames":
-            self.camera_records.unseen[action.label or ""] += 1
+            self.camera_records.frames[action.label or ""] += 1
 
     def _generate(self, action: actions.StartGeneration, now: int) -> None:
         if self.camera_records is not None:

@@ -16,6 +16,7 @@ from loadgen.candidates import (
     parse_variant,
     spec_of,
 )
+from loadgen.simulation import CameraUse
 from session_server.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -32,6 +33,29 @@ def test_the_default_is_the_default_run():
     assert (spec.policy, spec.chunking, spec.sessions, spec.seed) == ("deadline", "adaptive", 40, 3)
     assert (spec.seconds, spec.warm_up_s, spec.workload.name) == (400.0, 60.0, "mixed")
     assert (spec.barge_in, spec.admission, spec.overrides) == (None, False, ())
+
+
+def test_cameras_of_a_workload_can_be_set_one_by_one():
+    base = spec_of(Setting(workload="cameras"), DEADLINE, 4, 0).workload.camera
+    assert base is not None
+    off = replace(sets("workload.camera.kind=none"), workload="cameras")
+    assert spec_of(off, DEADLINE, 4, 0).workload.camera == replace(base, kind="none")
+    fresh = sets("workload.camera.kind=pan", "workload.camera.share=0.25")
+    assert spec_of(fresh, DEADLINE, 4, 0).workload.camera == CameraUse("pan", share=0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workload.camera.kind=film", r"workload\.camera\.kind: must be one of"),
+        ("workload.camera.zoom=2", r"workload\.camera\.zoom: no such number; there are .*fps"),
+        ("workload.camera.fps=fast", r"workload\.camera\.fps: must be a number"),
+        ("workload.lens.fps=3", "workload.camera.NAME and plain names"),
+    ],
+)
+def test_cameras_that_cannot_be_are_named(text: str, said: str):
+    with pytest.raises(ConfigError, match=said):
+        spec_of(sets(text), DEADLINE, 4, 0)
 
 
 def test_a_short_run_has_a_short_warm_up():

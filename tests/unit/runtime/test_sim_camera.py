@@ -24,7 +24,9 @@ DELAY_NS = 20 * NS_PER_MS
 
 
 class Filmed:
-    """What the core is told, with the instant."""
+    """What the core is told, with the instant. It fetches what it is told of, unless it is `blind`."""
+
+    blind = False
 
     def __init__(self, kind: str, fps: float = 30.0, rate: float = 2.0, seed: int = 0) -> None:
         self.loop = VirtualLoop()
@@ -39,6 +41,8 @@ class Filmed:
 
     def _feed(self, event: Event) -> None:
         self.told.append((self.loop.time, event))
+        if isinstance(event, FrameTaken) and not self.blind:
+            self.camera.picture(event.frame)
 
     def _position(self, instant: int) -> int:
         return instant * INPUT_RATE // NS_PER_S
@@ -151,6 +155,21 @@ def test_a_camera_that_is_stopped_says_nothing_more():
     told = len(filmed.told)
     filmed.run(20)
     assert len(filmed.told) == told
+
+
+def test_frames_that_are_not_fetched_are_the_core_s_to_count_but_for_the_last():
+    filmed = Filmed("pan")
+    filmed.blind = True
+    filmed.run(20)
+    kept = ("change", "heartbeat", "forced")
+    assert not any(filmed.records.frames[reason] for reason in kept)
+    newest = filmed.taken[-1].frame
+    for _ in range(2):
+        assert filmed.camera.picture(newest) is not None
+    assert filmed.records.frames["change"] == 1, "once, however often it is fetched"
+    filmed.run(22).camera.stop()
+    assert filmed.records.frames["stale"] == 1
+    assert filmed.camera.picture(filmed.taken[-1].frame) is None
 
 
 def test_the_same_seed_films_the_same():
