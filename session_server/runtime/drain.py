@@ -114,7 +114,10 @@ class Drain:
             _log.info("closing %d sessions that are still answering", len(self._registry))
             await self._close_all()
         self.phase = Phase.DONE
-        return not len(self._registry)
+        left = len(self._registry)
+        if left:
+            _log.warning("sessions that did not end in time and are cut off: %d", left)
+        return not left
 
     async def _close_all(self) -> None:
         """End the sessions that are left; each says how its answers ended before it closes."""

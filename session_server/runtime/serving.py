@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+_log = logging.getLogger(__name__)
 
 
 class Runnable(Protocol):
@@ -51,6 +54,7 @@ async def serve_until_told(
             await asyncio.gather(told, working, return_exceptions=True)
             stop.begin()
             await server.go_down()
+            _log.info("stopped")
 
 
 async def _told(stop: Stoppable) -> None:

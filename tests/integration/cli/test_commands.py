@@ -240,6 +240,7 @@ def test_a_key_is_needed_when_keys_are_configured_and_never_printed():
             "the session begins",
             "the session is over",
             "told to stop: nobody else is let in, running answers may end",
+            "stopped",
         ]
         assert "[sess_" in lines[0]
         assert lines[0].split("[")[1].split("]")[0] in lines[1]
