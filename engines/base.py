@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from engines.seen import (
     CameraView as CameraView,
+    EmbeddedPicture as EmbeddedPicture,
     PictureJob as PictureJob,
     SeenObject as SeenObject,
     UnseenPicture as UnseenPicture,
@@ -90,6 +91,7 @@ class Capabilities:
     `streams_text`: a talker that takes text as it is written and gives AcousticFrames, a unit or a few each step; its
     graph has no codec, and frames go straight to the vocoder.
     `hears`: a thinker that takes the user's audio itself (`ChatMessage.audio`); its graph may do without ASR.
+    `sees`: a vision stage that gives `EmbeddedPicture`, and a thinker that takes it (`ChatMessage.images`).
     """
 
     stage: Stage
@@ -106,6 +108,7 @@ class Capabilities:
     groups_frames: bool = False
     """A talker with `streams_text` whose frames come in groups; how many at once it is told by `GroupSize`."""
     hears: bool = False
+    sees: bool = False
     token_bytes: int = 0
     """Size of one context token's state, where `can_export`."""
     runs_on: str = HOST
@@ -225,7 +228,8 @@ class ChatMessage:
 
     `audio`: what a user said, s16le at INPUT_RATE, for a thinker that hears; `content` is then its transcript, where
     there is one, and is not part of the prompt. `pictures`: what was found in those that `content` speaks of. `camera`: what the
-    last line of `content`, `[Camera ...]`, speaks of."""
+    last line of `content`, `[Camera ...]`, speaks of. `images`: for a thinker that sees, those whose marks stand in `content`; there they
+    belong."""
 
     role: str
     content: str
@@ -234,6 +238,7 @@ class ChatMessage:
     audio: bytes | None = None
     pictures: tuple[VisualEvidence, ...] = ()
     camera: CameraView | None = None
+    images: tuple[EmbeddedPicture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

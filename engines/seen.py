@@ -1,4 +1,8 @@
-"""Pictures and what is seen in them: the job and the results of a vision stage (one step, whole result), and what a thinker is told."""
+"""Pictures and what is seen in them: the job and the results of a vision stage (one step, whole result), and what a thinker is told.
+
+A stage that detects says what is there (`VisualEvidence`); one that sees for a thinker gives the picture in that model's own terms
+(`EmbeddedPicture`). Either says why a picture cannot be looked at (`UnseenPicture`).
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,19 @@ class VisualEvidence:
     light: str
     width: int
     height: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPicture:
+    """Output of a vision stage whose thinker sees. `mark`: the picture's identity (its bytes, the model, what was done before it),
+    in a form that stands for it in texts; equal marks are equal pictures. `tokens`: of a prompt, that it takes. `width`, `height`: pixels
+    that were looked at. `payload`: opaque, for the thinker of the same model; in main memory."""
+
+    mark: str
+    tokens: int
+    width: int
+    height: int
+    payload: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A conversation as the tokens of an Omni thinker, with places for the sounds in it.
+"""A conversation as the tokens of an Omni thinker, with places for the sounds and pictures in it.
 
-Owns the chat template and the tokenizer. Every position has an *identity*: its token, or for a place in a sound a negative
-number made of the sound and the place, so that slots that know a conversation can be compared with it. What a user or a tool
+Owns the chat template and the tokenizer. Every position has an *identity*: its token, or for a place in a sound or a picture a negative
+number made of that and the place, so that slots that know a conversation can be compared with it. What a user or a tool
 says never becomes a control token. Trimming drops whole messages from the old end (`engines.trimming`).
 """
 
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, EmbeddedPicture, FunctionSpec, ThinkJob
 from engines.chat_text import opens, schema_of
+from engines.omni.edge import Sight
+from engines.omni.mrope import Layout, Span
 from engines.trimming import first_kept
 
 DEFAULT_INSTRUCTIONS = (
@@ -41,22 +43,38 @@ For each function call, return a json object with function name and arguments wi
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What differs between families: control tokens of a `sound` and around it, and what the system prompt begins with (`own`)."""
+    """What differs between families: control tokens of a `sound` and around it, the same of a picture, and what the system prompt
+    begins with (`own`)."""
 
     sound: str
     sound_start: str
     sound_end: str
+    picture: str
+    picture_start: str
+    picture_end: str
     own: str = ""
+
+
+QWEN3 = Manners(
+    "<|audio_pad|>",
+    "<|audio_start|>",
+    "<|audio_end|>",
+    "<|image_pad|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+)
 
 
 @dataclass(slots=True)
 class Prompt:
-    """`tokens` and `identities` go together; `user`: positions of user messages; `sounds`: position, tokens, samples."""
+    """`tokens` and `identities` go together; `user`: positions of user messages; `sounds`: position, tokens, samples; `pictures`: position
+    and picture."""
 
     tokens: list[int] = field(default_factory=list)
     identities: list[int] = field(default_factory=list)
     user: list[bool] = field(default_factory=list)
     sounds: list[tuple[int, int, bytes]] = field(default_factory=list)
+    pictures: list[tuple[int, Sight]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -67,20 +85,48 @@ class Prompt:
         self.user += [user] * len(tokens)
 
     def add_sound(self, pcm: bytes, token: int, count: int) -> None:
-        digest = int.from_bytes(hashlib.blake2b(pcm, digest_size=8).digest())
         self.sounds.append((len(self), count, pcm))
+        self._add_places(pcm, b"sound", token, count, True)
+
+    def add_picture(self, picture: EmbeddedPicture, token: int, user: bool) -> None:
+        """Raises ValueError for a picture that was not made for this kind of thinker."""
+        sight = picture.payload
+        if not isinstance(sight, Sight):
+            raise ValueError("the picture comes from a vision stage of another kind")
+        self.pictures.append((len(self), sight))
+        self._add_places(picture.mark.encode(), b"picture", token, picture.tokens, user)
+
+    def _add_places(self, what: bytes, kind: bytes, token: int, count: int, user: bool) -> None:
+        named = hashlib.blake2b(what, digest_size=8, person=kind)
+        digest = int.from_bytes(named.digest())
         self.tokens += [token] * count
         self.identities += [-((digest << 20) + place + 1) for place in range(count)]
-        self.user += [True] * count
+        self.user += [user] * count
 
-    def sounds_within(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The parts of sounds in these places: first, and one past the last."""
-        parts = [(max(at, begin), min(at + count, end)) for at, count, _ in self.sounds]
+    def senses_within(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """The parts of sounds and pictures in these places: first, and one past the last."""
+        all_of = [(at, at + count) for at, count, _ in self.sounds]
+        all_of += [(span.at, span.end) for span in self.layout().spans]
+        parts = [(max(first, begin), min(last, end)) for first, last in all_of]
         return [(first, last) for first, last in parts if first < last]
+
+    def layout(self) -> Layout:
+        return Layout(tuple(Span(at, seen.rows, seen.columns) for at, seen in self.pictures))
+
+    def user_layout(self) -> Layout:
+        """Of the user's messages alone, one after the other."""
+        spans, before, counted = [], 0, 0
+        for at, seen in self.pictures:
+            before += sum(self.user[counted:at])
+            counted = at
+            if self.user[at]:
+                spans.append(Span(before, seen.rows, seen.columns))
+        return Layout(tuple(spans))
 
     def join(self, other: Prompt) -> None:
         shift = len(self)
         self.sounds += [(at + shift, count, pcm) for at, count, pcm in other.sounds]
+        self.pictures += [(at + shift, seen) for at, seen in other.pictures]
         self.tokens += other.tokens
         self.identities += other.identities
         self.user += other.user
@@ -103,6 +149,9 @@ class Chat:
         self._sound, self._sound_start, self._sound_end = map(
             single, (manners.sound, manners.sound_start, manners.sound_end)
         )
+        self._picture, self._picture_start, self._picture_end = map(
+            single, (manners.picture, manners.picture_start, manners.picture_end)
+        )
         self.end: int = single("<|im_end|>")
         self.ends = {self.end, single("<|endoftext|>")}
         self._start: int = single("<|im_start|>")
@@ -111,7 +160,9 @@ class Chat:
     def unspoken(self) -> list[int]:
         """Control tokens that an answer never holds."""
         kept = {single for single in self._tokenizer.all_special_ids if single not in self.ends}
-        return sorted(kept | {self._sound, self._sound_start, self._sound_end, self._start})
+        senses = {self._sound, self._sound_start, self._sound_end}
+        senses |= {self._picture, self._picture_start, self._picture_end}
+        return sorted(kept | senses | {self._start})
 
     @property
     def size(self) -> int:
@@ -175,6 +226,8 @@ class Chat:
         if message.audio:
             return self._heard(message.audio)
         role = message.role if message.role in ("system", "user", "assistant") else "user"
+        if message.images:
+            return self._seen(role, message)
         return self._message(role, content)
 
     def _message(self, role: str, text: str) -> Prompt:
@@ -188,6 +241,23 @@ class Chat:
         prompt.add([*self.opening("user"), self._sound_start], user=True)
         prompt.add_sound(pcm, self._sound, self._sound_tokens(pcm))
         prompt.add([self._sound_end, self.end, *self.encode("\n")], user=True)
+        return prompt
+
+    def _seen(self, role: str, message: ChatMessage) -> Prompt:
+        """Each picture stands where its mark is."""
+        shown = {picture.mark: picture for picture in message.images}
+        marks = "|".join(map(re.escape, shown))
+        pieces = re.split(rf"\[Picture: ({marks})\]|({marks})", message.content)
+        prompt, user = Prompt(), role == "user"
+        prompt.add(self.opening(role), user)
+        for number, piece in enumerate(pieces):
+            if number % 3 == 0:
+                prompt.add(self.encode(self._defused(piece)) if piece else [], user)
+            elif piece:
+                prompt.add([self._picture_start], user)
+                prompt.add_picture(shown[piece], self._picture, user)
+                prompt.add([self._picture_end], user)
+        prompt.add([self.end, *self.encode("\n")], user)
         return prompt
 
     def _defused(self, text: str) -> str:

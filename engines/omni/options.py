@@ -42,6 +42,17 @@ class ThinkerOptions(OmniOptions):
 
 
 @dataclass(frozen=True, slots=True)
+class VisionOptions(OmniOptions):
+    """`max_batch`: pictures in one step. `slots`: pictures that may wait. `picture_tokens`: of a prompt, that one picture takes at most;
+    a larger one is made smaller. `remembered_tokens`: of pictures that are known again without looking at them."""
+
+    max_batch: Count = 1
+    slots: Count = 64
+    picture_tokens: Count = 320
+    remembered_tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
 class TalkerOptions(OmniOptions):
     """`context`: what was said before (as the thinker understood it) and frames together, for each slot. `max_frames`: of one
     answer. `prompt_units`: of the former, read in one step. `temperature` 0: the likeliest code."""

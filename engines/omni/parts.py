@@ -1,4 +1,4 @@
-"""The three parts of an Omni model, each read by itself from the published folder.
+"""The parts of an Omni model, each read by itself from the published folder.
 
 A part's module is made from the model's own config and only its weights are read, so that stages may be on different devices.
 What is missing is said in one line, before anything is loaded.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,13 @@ LOADING = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a family's model: what it is called there, and its class. `model_type`: of its config, where that names none."""
+    """One part of a family's model: what it is called there (a part of a part with a dot), and its class. `model_type`: of its config,
+    where that names none. `config`: what its config is called, where that is not after its name."""
 
     name: str
     kind: str
     model_type: str = ""
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Family:
     title: str
     module: str
     config: str
+    vision: Part
     thinker: Part
     talker: Part
     vocoder: Part
@@ -52,6 +57,7 @@ QWEN3 = Family(
     "Qwen3-Omni",
     "transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe",
     "Qwen3OmniMoeConfig",
+    Part("thinker.visual", "Qwen3OmniMoeVisionEncoder", config="thinker_config.vision_config"),
     Part("thinker", "Qwen3OmniMoeThinkerForConditionalGeneration"),
     # without a kind transformers would not know that the published experts are to be stacked
     Part("talker", "Qwen3OmniMoeTalkerForConditionalGeneration", "qwen3_omni_moe"),
@@ -62,6 +68,7 @@ QWEN2_5 = Family(
     "Qwen2.5-Omni",
     "transformers.models.qwen2_5_omni.modeling_qwen2_5_omni",
     "Qwen2_5OmniConfig",
+    Part("thinker.visual", "Qwen2_5OmniVisionEncoder", config="thinker_config.vision_config"),
     Part("thinker", "Qwen2_5OmniThinkerForConditionalGeneration"),
     Part("talker", "Qwen2_5OmniTalkerForConditionalGeneration"),
     Part("token2wav", "Qwen2_5OmniToken2WavModel"),
@@ -83,7 +90,7 @@ class Weights:
     def module(self, part: Part) -> Any:  # noqa: ANN401 - a module of torch
         """The part on its device, ready to be called."""
         require_device(self._options.device)
-        config = getattr(self.config, f"{part.name}_config")
+        config = attrgetter(part.config or f"{part.name}_config")(self.config)
         config.model_type = part.model_type or config.model_type
         kind = getattr(importlib.import_module(self._family.module), part.kind)
         model, report = kind.from_pretrained(
@@ -91,7 +98,7 @@ class Weights:
             config=config,
             dtype=getattr(torch, self._options.dtype),
             attn_implementation=self._options.attention,
-            key_mapping={rf"^{part.name}\.": ""},
+            key_mapping={rf"^{re.escape(part.name)}\.": ""},
             local_files_only=True,
             output_loading_info=True,
         )

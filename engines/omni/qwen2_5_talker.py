@@ -19,7 +19,7 @@ from engines.omni.options import Qwen25TalkerOptions, TalkerOptions, read_option
 from engines.omni.parts import QWEN2_5, Weights
 from engines.omni.sampling import Choice, choose, penalise
 from engines.omni.slot_cache import SlotDecoder
-from engines.omni.talker import Frames, OmniTalker
+from engines.omni.talker import Frames, OmniTalker, Opening
 from engines.omni.voices import known_voice, read_voices
 
 _THINKER_EMBEDDINGS = "thinker.model.embed_tokens.weight"
@@ -74,16 +74,21 @@ class Qwen25Talker:
     def after_text(self, _: Conversation) -> tuple[Tensor, Tensor]:
         return self._end, self._pad
 
-    def prompt(self, understood: Conversation, first: Tensor, speaker: int, room: int) -> Tensor:
+    def prompt(self, understood: Conversation, first: Tensor, speaker: int, room: int) -> Opening:
         """The end of what was said before, where there is no room for all of it."""
         most = max(0, room - _OPENING)
         states = understood.states[max(0, len(understood.states) - most) :]
         opening = torch.stack((self._begins[speaker], self.text(first)))
         opening = opening + self._embed(torch.tensor(self._opening, device=self._device))
-        return torch.cat((self.text(states), opening))
+        layout = understood.layout.without(len(understood.states) - len(states))
+        return Opening(torch.cat((self.text(states), opening)), layout)
 
-    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
-        return self._decoder.forward(rows, starts, self._model.thinker_to_talker_proj(embeds))
+    def forward(
+        self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor, positions: Tensor
+    ) -> Tensor:
+        return self._decoder.forward(
+            rows, starts, self._model.thinker_to_talker_proj(embeds), positions
+        )
 
     def begin(self, slot: int) -> None:
         self._said[slot] = False

@@ -1,6 +1,6 @@
 """The thinker of Qwen2.5-Omni: its talker is told of the whole prompt and of each token what reading it gave.
 
-Of a place that is the last hidden state and the embedding together; in sounds the hidden state alone. A token's state is known
+Of a place that is the last hidden state and the embedding together; in sounds and pictures the hidden state alone. A token's state is known
 once the token was read, so that its text goes out a step after it was chosen.
 """
 
@@ -22,6 +22,9 @@ _MANNERS = Manners(
     "<|AUDIO|>",
     "<|audio_bos|>",
     "<|audio_eos|>",
+    "<|IMAGE|>",
+    "<|vision_bos|>",
+    "<|vision_eos|>",
     "You are Qwen, a virtual human developed by the Qwen Team, Alibaba Group, capable of perceiving auditory and visual"
     " inputs, as well as generating text and speech.",
 )
@@ -43,7 +46,7 @@ class _WholePrompt:
     ) -> None:
         end = begin + len(embeds)
         self._memory[slot, begin:end] = hidden + embeds
-        for first, last in prompt.sounds_within(begin, end):
+        for first, last in prompt.senses_within(begin, end):
             self._memory[slot, first:last] = hidden[first - begin : last - begin]
 
     def read(
@@ -55,7 +58,7 @@ class _WholePrompt:
         return told
 
     def understood(self, slot: int, prompt: Prompt) -> Conversation:
-        return Conversation(self._memory[slot, : len(prompt)].clone())
+        return Conversation(self._memory[slot, : len(prompt)].clone(), prompt.layout())
 
     def copy(self, source: int, target: int, length: int) -> None:
         self._memory[target, :length] = self._memory[source, :length]

@@ -20,7 +20,7 @@ from engines.omni.options import Qwen3TalkerOptions, read_options
 from engines.omni.parts import QWEN3, Weights
 from engines.omni.sampling import Choice, choose, penalise
 from engines.omni.slot_cache import SlotDecoder
-from engines.omni.talker import Frames, OmniTalker
+from engines.omni.talker import Frames, OmniTalker, Opening
 from engines.omni.voices import known_voice
 
 _CONTROL_CODES = 1024
@@ -73,8 +73,8 @@ class Qwen3Talker:
         _, end, pad = self.text(understood.marks)
         return end, pad
 
-    def prompt(self, understood: Understanding, first: Tensor, speaker: int, room: int) -> Tensor:
-        """Positions [n, size]: the user's messages (the last of them, where there is no room for all), then the opening of
+    def prompt(self, understood: Understanding, first: Tensor, speaker: int, room: int) -> Opening:
+        """The user's messages (the last of them, where there is no room for all), then the opening of
         the answer, which ends with its first token."""
         model, config = self._model, self._config
         most = max(0, room - _OPENING)
@@ -98,10 +98,13 @@ class Qwen3Talker:
         said = model.text_projection(user)
         if len(user):
             said[heard] = model.hidden_projection(user[heard])
-        return torch.cat((said, text))
+        layout = understood.layout.without(len(understood.user) - len(user))
+        return Opening(torch.cat((said, text)), layout)
 
-    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
-        return self._decoder.forward(rows, starts, embeds)
+    def forward(
+        self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor, positions: Tensor
+    ) -> Tensor:
+        return self._decoder.forward(rows, starts, embeds, positions)
 
     def begin(self, slot: int) -> None:
         self._said[slot] = False

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from engines.model_store import ModelStore
-from engines.omni.chat import Manners, Prompt
+from engines.omni.chat import QWEN3 as MANNERS, Prompt
 from engines.omni.edge import Understanding
 from engines.omni.lacking import lacking
 from engines.omni.options import ThinkerOptions, read_options
@@ -16,14 +16,13 @@ from engines.omni.parts import QWEN3
 from engines.omni.thinker import OmniThinker
 from engines.omni.thinker_model import ThinkerModel
 
-_MANNERS = Manners("<|audio_pad|>", "<|audio_start|>", "<|audio_end|>")
 _SPEECH_MARKS = ("<tts_text_bos>", "<tts_text_eod>", "<tts_pad>")
 
 Tensor = Any
 
 
 class _UserMessages:
-    """Telling: embeddings of text, and of sounds what leaves the layer that the talker listens to."""
+    """Telling: embeddings of text, and of sounds and pictures what leaves the layer that the talker listens to."""
 
     late = False
 
@@ -48,7 +47,7 @@ class _UserMessages:
     ) -> None:
         end = begin + len(embeds)
         self._memory[slot, begin:end] = embeds
-        for first, last in prompt.sounds_within(begin, end):
+        for first, last in prompt.senses_within(begin, end):
             self._memory[slot, first:last] = self._middle[0, first - begin : last - begin]
 
     def read(
@@ -59,10 +58,12 @@ class _UserMessages:
     def understood(self, slot: int, prompt: Prompt) -> Understanding:
         user = torch.tensor(prompt.user, device=self._device)
         heard = torch.zeros(len(prompt), dtype=torch.bool)
-        for first, last in prompt.sounds_within(0, len(prompt)):
+        for first, last in prompt.senses_within(0, len(prompt)):
             heard[first:last] = True
         said = self._memory[slot, : len(prompt)][user]
-        return Understanding(said, heard.to(self._device)[user], self._opening, self._marks)
+        return Understanding(
+            said, heard.to(self._device)[user], self._opening, self._marks, prompt.user_layout()
+        )
 
     def copy(self, source: int, target: int, length: int) -> None:
         self._memory[target, :length] = self._memory[source, :length]
@@ -77,7 +78,7 @@ def _tokens_of(tower: Any, frames: int) -> int:  # noqa: ANN401 - a module of to
 
 
 def _make(options: ThinkerOptions) -> ThinkerModel:
-    loaded = ThinkerModel(options, QWEN3, _MANNERS, _tokens_of)
+    loaded = ThinkerModel(options, QWEN3, MANNERS, _tokens_of)
     loaded.telling = _UserMessages(loaded, options)
     return loaded
 

@@ -76,12 +76,21 @@ class SlotDecoder:
         self._model = model
         self.cache = SlotCache(slots, context)
 
-    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
-        """Last hidden states [rows, width, size] of `embeds` behind what each row's slot knows."""
+    def forward(
+        self,
+        rows: Sequence[int],
+        starts: Sequence[int],
+        embeds: Tensor,
+        positions: Tensor = None,
+        **more: object,
+    ) -> Tensor:
+        """Last hidden states [rows, width, size] of `embeds` behind what each row's slot knows. `positions` [3, rows, width]: rotary
+        ones, where they are not the places. `more`: for the model's own forward pass."""
         places = self.cache.aim(rows, starts, embeds.shape[1], embeds.device)
         return self._model(
             inputs_embeds=embeds,
             attention_mask=self.cache.mask(embeds.dtype),
-            position_ids=places,
+            position_ids=places if positions is None else positions.to(embeds.device),
             past_key_values=self.cache,
+            **more,
         ).last_hidden_state

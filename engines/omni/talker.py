@@ -28,6 +28,7 @@ from engines.base import (
     device_place,
 )
 from engines.omni.edge import CodecFrames, Spoken
+from engines.omni.mrope import NO_PICTURES, Layout, behind
 from engines.omni.options import TalkerOptions
 from engines.omni.parts import LOADING
 from engines.omni.sampling import Chances
@@ -46,8 +47,16 @@ class Frames:
     sums: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is read before the first frame: `embeds` [n, size], and where among them pictures are."""
+
+    embeds: Tensor
+    layout: Layout = NO_PICTURES
+
+
 class TalkerModel(Protocol):
-    """What a family's talker computes. Positions are rows [size] of what its decoder reads."""
+    """What a family's talker computes. Places are rows [size] of what its decoder reads."""
 
     unit_samples: int
     groups: int
@@ -60,8 +69,8 @@ class TalkerModel(Protocol):
         """Raises ValueError for a voice that the model does not have."""
         ...
 
-    def prompt(self, understood: Any, first: Tensor, speaker: int, room: int) -> Tensor:  # noqa: ANN401
-        """Positions [n, size], n at most `room`, that end with the answer's first token."""
+    def prompt(self, understood: Any, first: Tensor, speaker: int, room: int) -> Opening:  # noqa: ANN401
+        """At most `room` places that end with the answer's first token."""
         ...
 
     def text(self, embedding: Tensor) -> Tensor:
@@ -72,7 +81,11 @@ class TalkerModel(Protocol):
         """The same of the mark of the end, and of padding."""
         ...
 
-    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor: ...
+    def forward(
+        self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor, positions: Tensor
+    ) -> Tensor:
+        """`positions` [3, rows, width]: rotary ones; None: the places themselves."""
+        ...
 
     def begin(self, slot: int) -> None:
         """A job has the slot: nothing was said in it yet."""
@@ -97,6 +110,7 @@ class _Job:
     speaker: int
     chances: Chances
     understood: Any = None
+    layout: Layout = NO_PICTURES
     tokens: deque[Tensor] = field(default_factory=deque)
     pieces: deque[int] = field(default_factory=deque)
     unread: Tensor = None
@@ -240,10 +254,12 @@ class OmniTalker:
                 return StepResult(key, finished=job.closed)
             model.begin(job.slot)
             room = self._options.context - self._answer_room
-            job.unread = model.prompt(job.understood, job.tokens.popleft(), job.speaker, room)
+            opening = model.prompt(job.understood, job.tokens.popleft(), job.speaker, room)
+            job.unread, job.layout = opening.embeds, opening.layout
         most = self._options.prompt_units
         part, job.unread = job.unread[:most], job.unread[most:]
-        hidden = model.forward([job.slot], [job.known], part[None])
+        positions = job.layout.positions(job.known, job.known + len(part))
+        hidden = model.forward([job.slot], [job.known], part[None], positions[:, None])
         job.known += len(part)
         if not len(job.unread):
             job.hidden = hidden[0, -1]
@@ -257,9 +273,10 @@ class OmniTalker:
         if going_on:
             texts = [self._next_text(model, job) for job in going_on]
             embeds = torch.stack([job.frame for job in going_on]) + torch.stack(texts)
-            hidden = model.forward(
-                [job.slot for job in going_on], [job.known for job in going_on], embeds[:, None]
-            )
+            places = [job.known for job in going_on]
+            positions = behind(places, [job.layout.lag for job in going_on])
+            slots = [job.slot for job in going_on]
+            hidden = model.forward(slots, places, embeds[:, None], positions)
             for job, state in zip(going_on, hidden[:, -1], strict=True):
                 job.known += 1
                 job.hidden = state

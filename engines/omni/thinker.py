@@ -3,7 +3,8 @@
 A job is a prompt being answered. While it reads its prompt a step feeds at most `max_units` tokens; then each step gives one
 token. One `step` mixes both: prompts are read one pass each, all answers grow in one batch. What a session's slot knows
 stays there after its job: the next job reads only what differs, which is also how an answer is rolled back to what was
-heard (the bookkeeping is that of `engines.cpu.thinker_slots`; a sound is compared by its samples).
+heard (the bookkeeping is that of `engines.cpu.thinker_slots`; a sound is compared by its samples, a picture by its mark). Pictures
+were embedded by the vision stage (`engines.omni.vision`), so that reading one is reading so many tokens, in as many steps as it takes.
 
 With each token goes a payload for the talker (`edge`): first what the talker has to know of the prompt, which is kept by slot
 because a prompt that is known is not read again, then something of each token that is text. What that is, and whether it is known
@@ -35,7 +36,7 @@ from engines.omni.edge import Spoken
 from engines.omni.options import ThinkerOptions
 from engines.omni.parts import LOADING
 from engines.omni.sampling import Chances, Choice, choose
-from engines.omni.thinker_model import ThinkerModel
+from engines.omni.thinker_model import Seen, ThinkerModel
 from session_server.errors import EngineFault
 
 STOP, LENGTH = "stop", "max_output_tokens"
@@ -48,7 +49,7 @@ Tensor = Any
 @dataclass(slots=True)
 class _Job:
     """`sequence`: identities of prompt and answer; the slot holds the first `len(slot.tokens)`. `answer`: tokens chosen, and
-    `unread` the embedding of the last one. `untold`: payloads that go with the next text. `at_limit`: why the answer ends
+    `unread` the embedding of the last one. `lag`: by how much the answer's positions are behind its places. `untold`: payloads that go with the next text. `at_limit`: why the answer ends
     there; only a limit that the client set is an incomplete answer."""
 
     key: JobKey
@@ -65,6 +66,7 @@ class _Job:
     answer: list[int] = field(default_factory=list)
     unread: Tensor = None
     untold: tuple[object, ...] = ()
+    lag: int = 0
     heard: dict[int, Tensor] = field(default_factory=dict)
     finished: bool = False
 
@@ -95,6 +97,7 @@ class OmniThinker:
             options.slots,
             context_tokens=options.context,
             hears=True,
+            sees=True,
             runs_on=device_place(options.device),
         )
 
@@ -115,6 +118,8 @@ class OmniThinker:
         loaded, context = self._ready(), self._options.context
         room = context - min(self._options.max_tokens, context // _SHARE_OF_ANSWER)
         prompt = loaded.chat.render(job, room)
+        for _, sight in prompt.pictures:
+            loaded.require_fit(sight)
         forced = loaded.chat.forced_call(job)
         claim = self._table.claim(key, prompt.identities)
         slot = claim.slot
@@ -134,6 +139,7 @@ class OmniThinker:
             Chances(self._options.seed),
             TextStream(loaded.chat),
             loaded.chat.encode(forced) if forced else [],
+            lag=prompt.layout().lag,
         )
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:
@@ -177,9 +183,10 @@ class OmniThinker:
         done = len(job.slot.tokens)
         end = min(len(job.prompt), done + max(1, max_units))
         try:
-            embeds = self._embed(loaded, job, done, end)
-            hidden = loaded.forward([job.slot.index], [done], embeds[None])
-            loaded.telling.remember(job.slot.index, job.prompt, done, embeds, hidden[0])
+            seen = self._embed(loaded, job, done, end)
+            positions = job.prompt.layout().positions(done, end)
+            hidden = loaded.read(job.slot.index, done, seen, positions)
+            loaded.telling.remember(job.slot.index, job.prompt, done, seen.embeds, hidden)
         except Exception as error:  # e.g. a sound that the encoder cannot take: that answer's fault
             job.finished = True
             return StepResult(job.key, finished=True, error=f"thinking failed: {error}"[:200])
@@ -190,7 +197,7 @@ class OmniThinker:
         if job.warm:
             return self._finish(job, TokenOutput(None), STOP, end - done)
         job.untold = (loaded.telling.understood(job.slot.index, job.prompt),)
-        tokens, embeds = self._choose(loaded, [job], hidden[:, -1])
+        tokens, embeds = self._choose(loaded, [job], hidden[-1:])
         return self._advance(loaded, job, tokens[0], embeds[0], None, end - done)
 
     def _grow(
@@ -199,7 +206,8 @@ class OmniThinker:
         rows = [job.slot.index for job in jobs]
         starts = [len(job.slot.tokens) for job in jobs]
         unread = torch.stack([job.unread for job in jobs])
-        hidden = loaded.forward(rows, starts, unread[:, None])[:, -1]
+        lags = [job.lag for job in jobs]
+        hidden = loaded.forward(rows, starts, unread[:, None], lags)[:, -1]
         told = loaded.telling.read(rows, starts, unread, hidden)
         for job in jobs:
             job.slot.tokens.append(job.answer[-1])
@@ -207,8 +215,8 @@ class OmniThinker:
         for i, job in enumerate(jobs):
             results[job.key] = self._advance(loaded, job, tokens[i], embeds[i], told[i], 1)
 
-    def _embed(self, loaded: ThinkerModel, job: _Job, begin: int, end: int) -> Tensor:
-        """Embeddings of a part of the prompt; sounds in it are heard as they come."""
+    def _embed(self, loaded: ThinkerModel, job: _Job, begin: int, end: int) -> Seen:
+        """A part of the prompt; sounds in it are heard as they come."""
         tokens = torch.tensor(job.prompt.tokens[begin:end], device=loaded.device)
         embeds = loaded.embed(tokens)
         for at, count, pcm in job.prompt.sounds:
@@ -218,7 +226,7 @@ class OmniThinker:
             if at not in job.heard:
                 job.heard[at] = loaded.listener.hear(pcm).to(embeds.dtype)
             embeds[first - begin : last - begin] = job.heard[at][first - at : last - at]
-        return embeds
+        return loaded.see(embeds, job.prompt, begin)
 
     def _choose(
         self, loaded: ThinkerModel, jobs: list[_Job], hidden: Tensor

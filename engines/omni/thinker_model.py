@@ -1,19 +1,34 @@
-"""What a thinker computes with: decoder over slots, ear, chat template, and what its family tells the talker."""
+"""What a thinker computes with: decoder over slots, ear, chat template, and what its family tells the talker. Pictures come embedded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
 from engines.omni.chat import Chat, Manners, Prompt
+from engines.omni.edge import Sight
+from engines.omni.mrope import behind
 from engines.omni.options import ThinkerOptions
 from engines.omni.parts import Family, Weights
 from engines.omni.slot_cache import SlotDecoder
 from engines.omni.sound import Listener
 
 Tensor = Any
+_DEEP = "deepstack_visual_indexes"
+"""Qwen3-Omni's: layers of the vision tower whose output goes deeper into the thinker, each into one layer."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """A part of a prompt as the decoder takes it: `embeds` [n, size]; where pictures are (`places` [n]), and what is added there to
+    what leaves the first layers (`deep` [layers, of the places that are true, size]), None without."""
+
+    embeds: Tensor
+    places: Tensor = None
+    deep: Tensor = None
 
 
 class Telling(Protocol):
@@ -58,7 +73,7 @@ class ThinkerModel:
     ) -> None:
         self.weights = Weights(options, family)
         self.model = self.weights.module(family.thinker)
-        self.model.visual = None  # nothing is seen: its memory is given back
+        self.model.visual = None  # the vision stage has it: its memory is given back
         self._decoder = SlotDecoder(self.model.model, options.slots, options.context)
         self.device = self.model.lm_head.weight.device
         self.embed = self.model.get_input_embeddings()
@@ -67,6 +82,7 @@ class ThinkerModel:
             self.weights.folder, tower, lambda frames: tokens_of(tower, frames), options.sound_s
         )
         self.chat = Chat(self.weights.folder, manners, self.listener.tokens)
+        self._deep_layers = len(getattr(self.model.config.vision_config, _DEEP, ()))
         self._banned = torch.tensor(self.chat.unspoken, device=self.device)
 
     def memory(self, options: ThinkerOptions) -> Tensor:
@@ -75,8 +91,42 @@ class ThinkerModel:
         shape = (options.slots, options.context, weight.shape[1])
         return torch.zeros(shape, dtype=weight.dtype, device=self.device)
 
-    def forward(self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor) -> Tensor:
-        return self._decoder.forward(rows, starts, embeds)
+    def forward(
+        self, rows: Sequence[int], starts: Sequence[int], embeds: Tensor, lags: Sequence[int]
+    ) -> Tensor:
+        """Last states of one token [rows, 1, size] for each row. `lags`: by how much positions are behind places."""
+        return self._decoder.forward(rows, starts, embeds, behind(starts, lags))
+
+    def require_fit(self, sight: Sight) -> None:
+        """Raises ValueError for a picture that another model embedded."""
+        size, deep = self.model.lm_head.weight.shape[1], self._deep_layers
+        if sight.embeds.shape[-1] != size or len(sight.deep) != deep:
+            raise ValueError("the picture was embedded by another model")
+
+    def see(self, embeds: Tensor, prompt: Prompt, begin: int) -> Seen:
+        """`embeds` [n, size] of the prompt's tokens from place `begin` on, with its pictures in them."""
+        end, deep = begin + len(embeds), []
+        places = torch.zeros(len(embeds), dtype=torch.bool, device=embeds.device)
+        for at, sight in prompt.pictures:
+            first, last = max(at, begin), min(at + len(sight.embeds), end)
+            if first < last:
+                places[first - begin : last - begin] = True
+                embeds[first - begin : last - begin] = sight.embeds[first - at : last - at].to(
+                    embeds
+                )
+                deep.append(sight.deep[:, first - at : last - at].to(embeds))
+        if not deep or not self._deep_layers:
+            return Seen(embeds)
+        return Seen(embeds, places, torch.cat(deep, 1))
+
+    def read(self, row: int, begin: int, seen: Seen, positions: Tensor) -> Tensor:
+        """Last states [n, size] of a part of a prompt from place `begin` on; `positions` [3, n]."""
+        more = {}
+        if seen.deep is not None:
+            more["visual_pos_masks"] = seen.places[None]
+            more["deepstack_visual_embeds"] = list(seen.deep)
+        embeds = seen.embeds[None]
+        return self._decoder.forward([row], [begin], embeds, positions[:, None], **more)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         logits = self.model.lm_head(hidden)

@@ -63,7 +63,7 @@ def tiny_qwen3(folder: Path, seed: int = 0) -> Path:
     """Make the model in `folder`, unless it is there; returns the folder."""
 
     def write(part: Path) -> None:
-        write_text_files(part, _CONTROL)
+        write_text_files(part, _CONTROL, patch=16)
         _model(seed).save_pretrained(part)
 
     return made_once(folder, write)

@@ -54,7 +54,7 @@ def tiny_qwen2_5(folder: Path, seed: int = 0) -> Path:
     """Make the model in `folder`, unless it is there; returns the folder."""
 
     def write(part: Path) -> None:
-        write_text_files(part, _CONTROL)
+        write_text_files(part, _CONTROL, patch=14)
         model = _model(seed)
         model.save_pretrained(part)
         _write_voices(part, model.config.token2wav_config.dit_config, seed)

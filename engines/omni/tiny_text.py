@@ -1,4 +1,4 @@
-"""A tokenizer and a feature extractor for tiny Omni models: the real vocabulary size and token ids, no language.
+"""A tokenizer, a feature extractor and the sizes of pictures for tiny Omni models: the real vocabulary size and token ids, no language.
 
 Bytes, the control tokens, and fillers: every text can be written, none is written well.
 """
@@ -26,10 +26,10 @@ def made_once(folder: Path, write: Callable[[Path], None]) -> Path:
     return folder
 
 
-def write_text_files(folder: Path, control: Mapping[int, str]) -> None:
-    """`control`: the control tokens by their ids."""
+def write_text_files(folder: Path, control: Mapping[int, str], patch: int) -> None:
+    """`control`: the control tokens by their ids. `patch`: pixels of a side of what the vision tower takes."""
     _write_tokenizer(folder, control)
-    _write_feature_extractor(folder)
+    _write_preprocessor(folder, patch)
 
 
 def _write_tokenizer(folder: Path, control: Mapping[int, str]) -> None:
@@ -55,9 +55,22 @@ def _write_tokenizer(folder: Path, control: Mapping[int, str]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def _write_feature_extractor(folder: Path) -> None:
+def _write_preprocessor(folder: Path, patch: int) -> None:
+    """Of sounds and of pictures in one file, as the models were published."""
     from transformers import WhisperFeatureExtractor
 
     WhisperFeatureExtractor(
         feature_size=128, hop_length=160, n_fft=400, chunk_length=300, sampling_rate=16_000
     ).save_pretrained(folder)
+    path = folder / "preprocessor_config.json"
+    pictures = {
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+        "min_pixels": 3136,
+        "max_pixels": 12_845_056,
+        "patch_size": patch,
+        "temporal_patch_size": 2,
+        "merge_size": 2,
+    }
+    path.write_text(json.dumps(json.loads(path.read_text()) | pictures))

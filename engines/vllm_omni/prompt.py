@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from engines.base import ThinkJob
-from engines.omni.chat import Chat, Manners
+from engines.omni.chat import QWEN3, Chat
 from engines.vllm_omni.options import ThinkerOptions
 from session_server.media import INPUT_RATE
 
 _HOP = 160
 _LEAST = INPUT_RATE // 10
 """Shorter sounds are padded: the encoder's convolutions need some frames."""
-_MANNERS = Manners("<|audio_pad|>", "<|audio_start|>", "<|audio_end|>")
 
 
 class Prompts:
@@ -29,7 +28,7 @@ class Prompts:
         self._options = options
         self._window = window
         self._most = options.sound_s * INPUT_RATE
-        self._chat = Chat(Path(options.weights), _MANNERS, self._sound_tokens)
+        self._chat = Chat(Path(options.weights), QWEN3, self._sound_tokens)
 
     def forced(self, job: ThinkJob) -> str:
         """How an answer begins that has to be a call; empty: it need not be one."""

@@ -23,6 +23,12 @@ class Kind:
     groups: int
     codes: int
     voices: str
+    vision: str
+
+    @property
+    def eyes(self) -> ModuleType:
+        """Of the vision stage."""
+        return importlib.import_module(f"engines.omni.{self.vision}")
 
     def tiny(self, folder: Path) -> Path:
         module, _, function = self.maker.partition(":")
@@ -58,6 +64,7 @@ QWEN3 = Kind(
     groups=16,
     codes=2048,
     voices="aiden, chelsie, ethan",
+    vision="qwen3_vision",
 )
 QWEN2_5 = Kind(
     "qwen2.5-omni",
@@ -69,5 +76,6 @@ QWEN2_5 = Kind(
     groups=1,
     codes=8193,
     voices="chelsie, ethan",
+    vision="qwen2_5_vision",
 )
 KINDS = (QWEN3, QWEN2_5)

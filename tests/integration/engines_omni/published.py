@@ -12,6 +12,9 @@ import torch
 
 TOKENS, FRAMES = 10, 24
 Answered = tuple[torch.Tensor, torch.Tensor]
+Seen = Mapping[str, torch.Tensor]
+"""Of the prompt's pictures, in their order: `thinker_pixel_values` and `image_grid_thw`."""
+NOTHING: Seen = {}
 
 
 def features(listener: Any, pcm: bytes) -> torch.Tensor:
@@ -24,8 +27,12 @@ def features(listener: Any, pcm: bytes) -> torch.Tensor:
     )["input_features"]  # fmt: skip
 
 
-def _generate(kind: Any, weights: Path, tokens: Sequence[int], heard: torch.Tensor) -> Any:
+def _generate(
+    kind: Any, weights: Path, tokens: Sequence[int], heard: torch.Tensor, seen: Seen
+) -> Any:
     model = kind.from_pretrained(weights, dtype=torch.float32, local_files_only=True).eval()
+    # of a prompt with sounds and pictures the talker of transformers 5.19.0 asks its config for what only the thinker's has
+    model.talker.config.audio_config = model.config.thinker_config.audio_config
     ids = torch.tensor([tokens])
     return model.generate(
         input_ids=ids,
@@ -38,10 +45,13 @@ def _generate(kind: Any, weights: Path, tokens: Sequence[int], heard: torch.Tens
         talker_do_sample=False,
         talker_repetition_penalty=1.0,
         talker_max_new_tokens=FRAMES + 1,
+        **seen,
     )
 
 
-def _qwen3(weights: Path, tokens: Sequence[int], heard: torch.Tensor) -> Answered:
+def _qwen3(
+    weights: Path, tokens: Sequence[int], heard: torch.Tensor, seen: Seen = NOTHING
+) -> Answered:
     from transformers import Qwen3OmniMoeForConditionalGeneration as Whole
     from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as module
 
@@ -52,11 +62,13 @@ def _qwen3(weights: Path, tokens: Sequence[int], heard: torch.Tensor) -> Answere
         return torch.zeros(1, 1, 10)
 
     with patch.object(module.Qwen3OmniMoeCode2Wav, "chunked_decode", decode):
-        said, _ = _generate(Whole, weights, tokens, heard)
+        said, _ = _generate(Whole, weights, tokens, heard, seen)
     return said[0], codes[0][0].T
 
 
-def _qwen2_5(weights: Path, tokens: Sequence[int], heard: torch.Tensor) -> Answered:
+def _qwen2_5(
+    weights: Path, tokens: Sequence[int], heard: torch.Tensor, seen: Seen = NOTHING
+) -> Answered:
     from transformers import Qwen2_5OmniForConditionalGeneration as Whole
     from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni as module
 
@@ -67,11 +79,11 @@ def _qwen2_5(weights: Path, tokens: Sequence[int], heard: torch.Tensor) -> Answe
         return torch.zeros(10)
 
     with patch.object(module.Qwen2_5OmniToken2WavModel, "forward", decode):
-        said, _ = _generate(Whole, weights, tokens, heard)
+        said, _ = _generate(Whole, weights, tokens, heard, seen)
     return said[0], codes[0].T
 
 
-PUBLISHED: Mapping[str, Callable[[Path, Sequence[int], torch.Tensor], Answered]] = {
+PUBLISHED: Mapping[str, Callable[..., Answered]] = {
     "qwen3-omni": _qwen3,
     "qwen2.5-omni": _qwen2_5,
 }

@@ -1,0 +1,45 @@
+"""Pictures for the tests of Omni models, and what a vision stage makes of them."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from engines.base import ChatMessage, EmbeddedPicture, JobKey, PictureJob, StepRequest, StepResult
+
+
+def painted(seed: int, width: int = 200, height: int = 150, form: str = "PNG") -> bytes:
+    """A picture of coloured squares: no two seeds are alike."""
+    from PIL import Image
+
+    squares = np.random.default_rng(seed).integers(0, 256, (6, 8, 3)).astype(np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(squares).resize((width, height), Image.Resampling.NEAREST).save(out, form)
+    return out.getvalue()
+
+
+def look(engine, *pictures: bytes, at_once: int = 1) -> list[StepResult]:
+    """What the stage says of each, `at_once` in a step."""
+    keys = [JobKey("looker", f"look{n}") for n in range(len(pictures))]
+    results: list[StepResult] = []
+    for key, picture in zip(keys, pictures, strict=True):
+        engine.start(key, PictureJob(picture))
+    for first in range(0, len(keys), at_once):
+        results += engine.step([StepRequest(key, 1) for key in keys[first : first + at_once]])
+    for key in keys:
+        engine.release(key)
+    return results
+
+
+def embedded(engine, *pictures: bytes) -> list[EmbeddedPicture]:
+    made = [result.output for result in look(engine, *pictures)]
+    assert all(isinstance(picture, EmbeddedPicture) for picture in made), made
+    return made
+
+
+def shown(*pictures: EmbeddedPicture, words: str = "") -> ChatMessage:
+    """A user's message of some words and these pictures, as the server writes it."""
+    lines = [words] if words else []
+    lines += [f"[Picture: {picture.mark}]" for picture in pictures]
+    return ChatMessage("user", "\n".join(lines), images=pictures)
