@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from engines.seen import (
+    PICTURE_MARK as PICTURE_MARK,
     CameraView as CameraView,
     EmbeddedPicture as EmbeddedPicture,
     PictureJob as PictureJob,

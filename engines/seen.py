@@ -6,7 +6,11 @@ A stage that detects says what is there (`VisualEvidence`); one that sees for a 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+PICTURE_MARK = re.compile(r"<picture [0-9a-f]{16}>")
+"""Of an `EmbeddedPicture`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class VisualEvidence:
 @dataclass(frozen=True, slots=True)
 class EmbeddedPicture:
     """Output of a vision stage whose thinker sees. `mark`: the picture's identity (its bytes, the model, what was done before it),
-    in a form that stands for it in texts; equal marks are equal pictures. `tokens`: of a prompt, that it takes. `width`, `height`: pixels
+    in a form that stands for it in texts (`PICTURE_MARK`); equal marks are equal pictures. `tokens`: of a prompt, that it takes. `width`, `height`: pixels
     that were looked at. `payload`: opaque, for the thinker of the same model; in main memory."""
 
     mark: str

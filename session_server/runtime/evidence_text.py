@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import msgspec
 
-from engines.base import VisualEvidence
+from engines.base import EmbeddedPicture, VisualEvidence
 
 _PLACES = 3
 """Of one kind; a crowd is a number."""
@@ -45,6 +45,11 @@ def sure_kinds(evidence: VisualEvidence) -> tuple[str, ...]:
     if evidence.light == "dark":
         return ()
     return tuple(sorted(seen.kind for seen in evidence.objects if seen.sure))
+
+
+def unnamed(picture: EmbeddedPicture) -> VisualEvidence:
+    """What can be reported of a picture that only the thinker sees."""
+    return VisualEvidence((), None, (), "normal", picture.width, picture.height)
 
 
 def report(evidence: VisualEvidence) -> str:

@@ -1,5 +1,5 @@
-"""Whether the engines of a graph fit together, which only loaded engines can tell: who hears, who makes frames, and how many frames
-a chunk takes."""
+"""Whether the engines of a graph fit together, which only loaded engines can tell: who hears, who sees, who makes frames, and how many
+frames a chunk takes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def require_fit(graph: Graph, able: Mapping[Stage, Capabilities | None]) -> None
     spec = graph.stage(Stage.THINKER)
     if spec is not None and thinker is not None and spec.hears and not thinker.hears:
         raise ConfigError(f"graph.stages.thinker.hears: {spec.engine} takes no audio")
+    _require_sight(graph, able)
     spec = graph.stage(Stage.TALKER)
     if spec is None or talker is None:
         return
@@ -33,3 +34,14 @@ def require_fit(graph: Graph, able: Mapping[Stage, Capabilities | None]) -> None
             raise ConfigError(
                 f"graph.edges: talker -> vocoder: capacity must be at least {needed}, which the smallest chunk takes"
             )
+
+
+def _require_sight(graph: Graph, able: Mapping[Stage, Capabilities | None]) -> None:
+    spec, thinker = graph.stage(Stage.VISION), graph.stage(Stage.THINKER)
+    eyes, mind = able.get(Stage.VISION), able.get(Stage.THINKER)
+    if spec is None or thinker is None or eyes is None or mind is None:
+        return
+    if eyes.sees and not mind.sees:
+        raise ConfigError(
+            f"graph.stages.vision: {spec.engine} embeds pictures for a thinker of the same model; {thinker.engine} takes none"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engines.base import ChunkShape, Stage
@@ -12,6 +12,7 @@ from session_server.clock import Clock
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
+from session_server.runtime.picture_memory import PictureMemory
 from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import StageRunner
 from session_server.scheduler.chunking import ChunkSizes
@@ -179,3 +180,5 @@ class Stages:
     chunks: ChunkSizes
     lead: LeadCap | None = None
     """None: the cap is the parameters'."""
+    pictures: PictureMemory = field(default_factory=PictureMemory)
+    """Of a vision stage that embeds them for the thinker."""

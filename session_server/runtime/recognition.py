@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engines.base import (
+    EmbeddedPicture,
     JobKey,
     PictureJob,
     Stage,
@@ -26,7 +27,7 @@ from engines.base import (
     VisualEvidence,
 )
 from session_server.media import NS_PER_S
-from session_server.runtime.evidence_text import described, report, sure_kinds
+from session_server.runtime.evidence_text import described, report, sure_kinds, unnamed
 from session_server.runtime.messages import (
     JudgeTurn,
     LookAt,
@@ -119,6 +120,7 @@ class RecognitionLane:
         for work_id in list(self._works.get(session, ())):
             self.cancel(session, work_id)
         self._last_asr_ns.pop(session, None)
+        self._stages.pictures.close(session)
 
     def last_asr_ns(self, session: str) -> int:
         return self._last_asr_ns.get(session, 0)
@@ -184,6 +186,11 @@ class RecognitionLane:
                 said, full, kinds = described(evidence), report(evidence), sure_kinds(evidence)
                 written, key = bool(evidence.texts), work.key
                 seen = PictureSeen(key.session, key.work, said, full, kinds, written)
+                self._settle(work, seen, now)
+            case EmbeddedPicture() as picture:
+                self._stages.pictures.keep(work.key.session, picture, work.camera)
+                full = report(unnamed(picture))
+                seen = PictureSeen(work.key.session, work.key.work, picture.mark, full, None)
                 self._settle(work, seen, now)
             case UnseenPicture(reason):
                 self._fail(work, "invalid_value", reason)

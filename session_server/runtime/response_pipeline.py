@@ -119,7 +119,8 @@ class ResponsePipeline:
     def begin(self, now: int) -> None:
         """Admitted: the thinker may start."""
         self.times.admitted_ns = now
-        self._thinker.submit(self._key, think_job(self._request, self.max_tokens), self)
+        known = self._stages.pictures.of(self._request.session)
+        self._thinker.submit(self._key, think_job(self._request, self.max_tokens, known), self)
         self._offer_thinker(now)
 
     def adopt(self, epoch: int, turn_end_ns: int | None, now: int) -> None:

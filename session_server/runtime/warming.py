@@ -7,9 +7,10 @@ session's next response, which takes over the slot.
 
 from __future__ import annotations
 
-from engines.base import ChatMessage, FunctionSpec, JobKey, Stage, StepResult, ThinkJob
+from engines.base import FunctionSpec, JobKey, Stage, StepResult, ThinkJob
 from session_server.runtime.messages import Warm
 from session_server.runtime.pipeline_parts import Stages
+from session_server.runtime.think_job import chat
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
 
 
@@ -32,7 +33,7 @@ class Warming:
         self._jobs[request.session] = (key, now)
         job = ThinkJob(
             request.instructions,
-            tuple(ChatMessage(m.role, m.content, m.kind, m.name) for m in request.messages),
+            chat(request.messages, self._stages.pictures.of(request.session)),
             tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
             request.tool_choice,
             request.tool_name,

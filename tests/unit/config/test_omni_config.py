@@ -61,6 +61,23 @@ def test_an_engine_that_cannot_do_its_part_of_the_graph_is_named():
         require_fit(classic, {Stage.THINKER: deaf, Stage.TALKER: frames})
 
 
+def test_eyes_of_a_model_need_a_thinker_that_sees():
+    thinker = "graph.stages.thinker.engine"
+    graph = load(
+        Path("cpu-vision.yaml"),
+        flags={"graph.stages.vision.engine": "omni.qwen3_vision", thinker: "cpu.smollm2"},
+    ).config.graph
+    talker = Capabilities(Stage.TALKER, 1)
+    eyes, sees = Capabilities(Stage.VISION, 1, sees=True), Capabilities(Stage.THINKER, 1, sees=True)
+    detector, blind = Capabilities(Stage.VISION, 1), Capabilities(Stage.THINKER, 1)
+    for vision, mind in ((eyes, sees), (detector, sees), (detector, blind)):
+        require_fit(graph, {Stage.VISION: vision, Stage.THINKER: mind, Stage.TALKER: talker})
+    with pytest.raises(
+        ConfigError, match=r"stages\.vision: omni\.qwen3_vision .* cpu\.smollm2 takes"
+    ):
+        require_fit(graph, {Stage.VISION: eyes, Stage.THINKER: blind, Stage.TALKER: talker})
+
+
 def test_an_edge_that_holds_no_whole_chunk_is_named():
     graph = load(Path("qwen2.5-omni.yaml")).config.graph
     hears = Capabilities(Stage.THINKER, 1, hears=True)
