@@ -120,6 +120,7 @@ def _config() -> Any:  # noqa: ANN401
         "accept_hidden_layer": 2,
         "spatial_merge_size": 2,
         "speaker_id": {"ethan": 2300, "chelsie": 2301, "aiden": 2302},
+        "audio_token_id": 151675,
         "codec_pad_id": 2148,
         "codec_bos_id": 2149,
         "codec_eos_token_id": 2150,

@@ -1,6 +1,7 @@
 """Each Omni stage keeps the contract of stepped engines, by the checks that every engine passes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.base import JobKey, SpeechJob, Stage, SteppedEngine, TalkJob, TalkPiece, ThinkJob
+from engines.base import (
+    JobKey,
+    PictureJob,
+    SpeechJob,
+    Stage,
+    SteppedEngine,
+    TalkJob,
+    TalkPiece,
+    ThinkJob,
+)
 from engines.conformance import stepped_checks
 from engines.conformance.stepped_kit import SteppedKit
 from engines.model_store import ModelStore
@@ -16,11 +26,13 @@ from engines.omni.edge import CodecFrames
 from tests.integration.engines_omni.answering import Answer, heard, think
 from tests.integration.engines_omni.conftest import sound
 from tests.integration.engines_omni.kinds import QWEN2_5, QWEN3, Kind
+from tests.integration.engines_omni.looking import embedded, painted, shown
 
 pytestmark = pytest.mark.integration
 SLOTS = 3
 GREEDY = {"temperature": 0.0, "slots": SLOTS}
-STAGES = (Stage.THINKER, Stage.TALKER, Stage.VOCODER)
+SEEING = "thinker with pictures"
+STAGES = (Stage.THINKER, SEEING, Stage.TALKER, Stage.VOCODER, Stage.VISION)
 
 
 def nearly(one: object, other: object) -> bool:
@@ -31,8 +43,19 @@ def nearly(one: object, other: object) -> bool:
     return len(a) == len(b) and int(np.abs(a - b).max(initial=0)) <= 1
 
 
+def the_same_picture(one: object, other: object) -> bool:
+    import torch
+
+    (a,), (b,) = one, other
+    return a.mark == b.mark and torch.allclose(a.payload.embeds, b.payload.embeds, atol=1e-4)
+
+
+def stage_name(stage: Stage | str) -> str:
+    return stage if isinstance(stage, str) else stage.value
+
+
 @pytest.fixture(scope="module")
-def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage, SteppedKit]:
+def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage | str, SteppedKit]:
     store = ModelStore(tmp_path_factory.mktemp("store"))
     thinker, talker, vocoder = kind.modules
 
@@ -56,6 +79,14 @@ def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage, SteppedKit]:
         codes = kind.random_codes(9 + n, n)
         return [CodecFrames(codes[:4]), CodecFrames(codes[4:])]
 
+    def sees() -> SteppedEngine:
+        return kind.eyes.create({**options, "slots": SLOTS, "max_batch": 2}, store)
+
+    eyes = sees()
+    eyes.load()
+    seen = embedded(eyes, *(painted(n, 90 + 40 * (n % 3), 130) for n in range(SLOTS + 1)))
+    eyes.close()
+
     exact = {"left_frames": 0} if kind is QWEN3 else {}
 
     def held(engine: SteppedEngine) -> int:
@@ -67,6 +98,18 @@ def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage, SteppedKit]:
             lambda n: heard(sound(0.3 + 0.1 * n, n)),
             held=held,
             bad_job=ThinkJob("hello " * 500, ()),
+        ),
+        SEEING: SteppedKit(
+            thinks,
+            lambda n: heard(sound(0.3, n), shown(seen[n], words="Look.")),
+            held=held,
+            bad_job=heard(sound(0.3, 1), shown(replace(seen[0], payload="of another model"))),
+        ),
+        Stage.VISION: SteppedKit(
+            sees,
+            lambda n: PictureJob(painted(n, 90 + 40 * (n % 3), 130)),
+            held=held,
+            same=the_same_picture,
         ),
         Stage.TALKER: SteppedKit(
             lambda: talker.create({**options, **GREEDY, "context": 256, "max_frames": 10}, store),
@@ -99,19 +142,19 @@ def loaded(kits):
         engine.close()
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
+@pytest.mark.parametrize("stage", STAGES, ids=stage_name)
 @pytest.mark.parametrize("check", stepped_checks.CHECKS, ids=lambda check: check.__name__)
-def test_it_keeps_the_contract(kits, loaded, stage: Stage, check: Callable[..., None]):
+def test_it_keeps_the_contract(kits, loaded, stage: Stage | str, check: Callable[..., None]):
     check(kits[stage], loaded[stage])
     assert loaded[stage].jobs_held == 0
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
-def test_a_storm_leaves_nothing_behind(kits, loaded, stage: Stage):
+@pytest.mark.parametrize("stage", STAGES, ids=stage_name)
+def test_a_storm_leaves_nothing_behind(kits, loaded, stage: Stage | str):
     for seed in range(3):
         stepped_checks.storm(kits[stage], loaded[stage], seed)
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
-def test_it_can_be_closed_and_loaded_again(kits, stage: Stage):
+@pytest.mark.parametrize("stage", STAGES, ids=stage_name)
+def test_it_can_be_closed_and_loaded_again(kits, stage: Stage | str):
     stepped_checks.an_engine_that_was_closed_can_be_loaded_again(kits[stage])
