@@ -20,7 +20,13 @@ from engines.duplex.options import MoshiOptions
 from engines.duplex.registry import duplex_factory
 from engines.graph_values import wrong_option
 from engines.model_store import ModelStore
-from engines.omni.options import TalkerOptions, ThinkerOptions, VocoderOptions, read_options
+from engines.omni.options import (
+    TalkerOptions,
+    ThinkerOptions,
+    VisionOptions,
+    VocoderOptions,
+    read_options,
+)
 from engines.options import by_type
 from engines.registry import is_streaming
 from session_server.config import Config, LoadedConfig
@@ -35,6 +41,7 @@ CONFIGS = {
 }
 STORE = ModelStore(Path("none"))
 OMNI: Mapping[str, Callable[[Mapping[str, object]], object]] = {
+    "omni.qwen3_vision": lambda given: read_options(given, VisionOptions()),
     "omni.qwen3_thinker": lambda given: read_options(given, ThinkerOptions()),
     "omni.qwen3_talker": lambda given: read_options(given, TalkerOptions()),
     "omni.qwen3_code2wav": lambda given: read_options(given, VocoderOptions()),

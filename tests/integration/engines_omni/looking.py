@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 
 import numpy as np
@@ -23,12 +24,13 @@ def look(engine, *pictures: bytes, at_once: int = 1) -> list[StepResult]:
     """What the stage says of each, `at_once` in a step."""
     keys = [JobKey("looker", f"look{n}") for n in range(len(pictures))]
     results: list[StepResult] = []
-    for key, picture in zip(keys, pictures, strict=True):
-        engine.start(key, PictureJob(picture))
     for first in range(0, len(keys), at_once):
-        results += engine.step([StepRequest(key, 1) for key in keys[first : first + at_once]])
-    for key in keys:
-        engine.release(key)
+        group = keys[first : first + at_once]
+        for key, picture in zip(group, pictures[first:], strict=False):
+            engine.start(key, PictureJob(picture))
+        results += engine.step([StepRequest(key, 1) for key in group])
+        for key in group:
+            engine.release(key)
     return results
 
 
@@ -43,3 +45,13 @@ def shown(*pictures: EmbeddedPicture, words: str = "") -> ChatMessage:
     lines = [words] if words else []
     lines += [f"[Picture: {picture.mark}]" for picture in pictures]
     return ChatMessage("user", "\n".join(lines), images=pictures)
+
+
+def picture_item(picture: bytes) -> dict[str, object]:
+    """The client event that shows it."""
+    url = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    content = [{"type": "input_image", "image_url": url}]
+    return {
+        "type": "conversation.item.create",
+        "item": {"type": "message", "role": "user", "content": content},
+    }

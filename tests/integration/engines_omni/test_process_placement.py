@@ -1,4 +1,5 @@
-"""The Omni stages in processes of their own: the same contract, tensors in shared memory, and a whole spoken turn through three of them."""
+"""The Omni stages in processes of their own: the same contract, tensors in shared memory, and a whole spoken turn about a picture through
+all of them."""
 
 import asyncio
 import os
@@ -23,7 +24,8 @@ from session_server.config import load
 from session_server.runtime.arena import Arena
 from session_server.runtime.bulk_channel import BulkChannel
 from tests.integration.engines_omni.kinds import QWEN3, Kind
-from tests.integration.engines_omni.test_conformance import GREEDY, SLOTS, STAGES, kits
+from tests.integration.engines_omni.looking import painted, picture_item
+from tests.integration.engines_omni.test_conformance import GREEDY, SLOTS, STAGES as SPOKEN, kits
 from tests.integration.engines_omni.test_through_the_server import (
     DETECTION,
     ENDED,
@@ -35,8 +37,11 @@ from tests.integration.server.caller import calling
 from tests.placed import PlacedEngine
 
 __all__ = ["kits"]  # a fixture
+STAGES = (*SPOKEN, Stage.VISION)
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1000)]
 
+PICTURE_TOKENS = 30
+"""Of a picture of 200x150 pixels: six columns of 32, five rows."""
 HANG_S = 400
 """No bar: to load transformers takes seconds, and minutes on a busy machine."""
 IN_PROCESSES = {f"graph.stages.{stage.value}.placement": "process" for stage in STAGES}
@@ -54,6 +59,7 @@ def placed(kind: Kind, options, tmp_path_factory) -> Iterator[dict[Stage, Placed
         Stage.THINKER: {**GREEDY, "context": 512, "max_tokens": 6},
         Stage.TALKER: {**GREEDY, "context": 256, "max_frames": 10},
         Stage.VOCODER: {"slots": SLOTS, "left_frames": 0},
+        Stage.VISION: {"slots": SLOTS, "max_batch": 2},
     }
     graph = load(kind.config).config.graph
     store = ModelStore(tmp_path_factory.mktemp("store"))
@@ -78,7 +84,7 @@ def test_it_keeps_the_contract_in_a_process(kits, placed, stage: Stage, check: C
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
 def test_a_storm_leaves_nothing_behind_in_a_process(kits, placed, stage: Stage):
     stepped_checks.storm(replace(kits[stage], held=None), placed[stage], 1)
-    fed_with_tensors = stage is not Stage.THINKER
+    fed_with_tensors = stage in (Stage.TALKER, Stage.VOCODER)
     assert (placed[stage].worker.process.channel.in_arena > 0) == fed_with_tensors
 
 
@@ -118,16 +124,23 @@ def test_tensors_cross_beside_the_message_as_they_were(ends, name: str):
 
 
 @pytest.mark.asyncio
-async def test_a_spoken_turn_through_three_processes_one_of_which_is_killed(kind, options):
+async def test_a_spoken_turn_about_a_picture_through_processes_one_of_which_is_killed(
+    kind, options
+):
     async with (
         serving(kind, options, **IN_PROCESSES) as server,
         calling(server.address.ws) as caller,
     ):
         await caller.detect(DETECTION)
+        await caller.send(picture_item(painted(1)))
         first = await caller.ended(await turn(caller, 0.7, 1))
         assert first["status"] == ENDED
         assert len(caller.pcm(first["id"])) == 2 * kind.samples(frames(kind))
         workers = {stage: server.host._stages.runners[stage]._worker for stage in STAGES}
+        assert first["usage"]["input_tokens"] > 20 + PICTURE_TOKENS
+        assert (
+            workers[Stage.THINKER].process.channel.in_arena > 0
+        )  # the picture, as it was embedded
         assert workers[Stage.TALKER].process.channel.in_arena > 0
         assert workers[Stage.VOCODER].process.channel.in_arena > 0
 

@@ -35,6 +35,7 @@ def frames(kind: Kind) -> int:
 
 def small(kind: Kind) -> dict[str, dict[str, object]]:
     return {
+        "vision": {},
         "thinker": {"context": 1024, "max_tokens": 24, "slots": 4, "max_batch": 4},
         "talker": {"context": 1024, "max_frames": frames(kind), "slots": 4, "max_batch": 4},
         "vocoder": {"slots": 8, "max_batch": 4, **({"left_frames": 4} if kind is QWEN3 else {})},

@@ -18,9 +18,11 @@ BOTH = pytest.mark.parametrize("name", ["qwen3-omni.yaml", "qwen2.5-omni.yaml"])
 
 
 @BOTH
-def test_it_has_three_stages_and_hears_by_itself(name):
+def test_it_has_four_stages_and_hears_by_itself(name):
     graph = load(Path(name)).config.graph
-    assert [spec.stage for spec in graph.stages] == [Stage.THINKER, Stage.TALKER, Stage.VOCODER]
+    assert [spec.stage for spec in graph.stages] == [
+        Stage.VISION, Stage.THINKER, Stage.TALKER, Stage.VOCODER,
+    ]  # fmt: skip
     assert [edge.unit for edge in graph.edges] == [EdgeUnit.TOKEN, EdgeUnit.FRAME]
     hearing = hearing_of(graph)
     assert hearing.natively
