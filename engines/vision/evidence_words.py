@@ -127,7 +127,7 @@ def answer_in(tense: Tense, question: str, evidence: VisualEvidence) -> Said:
         limit = "I cannot tell the colour of one thing." if of_one else ""
         return Said(limit, _colours(evidence, tense))
     if _LIT.search(rest):
-        return Said("", f"The picture {tense.one_is} {_LIGHT[evidence.light]}.")
+        return Said("", f"The picture {tense.one_is} {_LIGHT.get(evidence.light, evidence.light)}.")
     if _SELF.search(rest) and not kinds:
         return _of_self(evidence, tense)
     limit = _limit(rest)
@@ -223,7 +223,9 @@ def _places(kind: str, seen: Sequence[SeenObject]) -> str:
 
 def _where(place: str) -> str:
     side, _, size = place.partition(", ")
-    return _SIDES[side] + {"close": ", close by", "small": ", small or far away"}.get(size, "")
+    return _SIDES.get(side, side) + {"close": ", close by", "small": ", small or far away"}.get(
+        size, ""
+    )
 
 
 def _text(texts: Sequence[str], tense: Tense) -> str:

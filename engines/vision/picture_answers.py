@@ -45,7 +45,7 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
     shown = _shown(messages)
     if last.camera is not None:
         asked_about = _about_camera(messages)
-        if asked_about is not None and not _means_item(_words(last), shown, last):
+        if asked_about is not None and not _means_item(shown, last):
             return camera_answer(_words(last), last.camera, asked_about)
     return None if shown is None else _of_items(last, shown)
 
@@ -60,12 +60,14 @@ def _about_camera(messages: Sequence[ChatMessage]) -> About | None:
     return about(spelled_out(_words(before[-1]))) if before else None
 
 
-def _means_item(question: str, shown: ChatMessage | None, last: ChatMessage) -> bool:
+def _means_item(shown: ChatMessage | None, last: ChatMessage) -> bool:
     """Whether a picture that was sent is meant, where there is a camera too: one that comes with the question, unless that is about
-    what only a camera shows; an older one where "the picture" is asked about."""
+    what only a camera shows; an older one where "the picture" is asked about, or where the camera shows none."""
+    question = _words(last)
     if shown is None or _OF_CAMERA.search(question):
         return False
-    return shown is last or bool(_OF_ITEM.search(question))
+    no_camera = last.camera is None or last.camera.evidence is None
+    return shown is last or no_camera or bool(_OF_ITEM.search(question))
 
 
 def _of_items(last: ChatMessage, shown: ChatMessage) -> str | None:

@@ -1,6 +1,9 @@
 """Answers about the camera say how old the picture is, and nothing of one that is not current."""
 
+import re
+
 import pytest
+from hypothesis import given, strategies as st
 
 from engines.base import CameraView, SeenObject, VisualEvidence
 from engines.vision.camera_answers import camera_answer, comment
@@ -139,3 +142,32 @@ def test_without_a_current_picture_there_is_no_comment() -> None:
     assert comment(content, CameraView(None, 3.0)) == ""
     assert comment(content, None) == ""
     assert comment("[Camera change: came", CameraView(seen(), 0.2)) == ""
+
+
+QUESTIONS = st.text(max_size=80) | st.sampled_from(
+    ["what do you see?", "is there a dog?", "what does it say?", "how many people?", "is it dark?", "can you see me?"]
+)  # fmt: skip
+OBJECTS = st.builds(
+    SeenObject, st.sampled_from(["person", "dog", "dragon"]), st.sampled_from(["left", "centre, close", "over there"]),
+    st.booleans(), st.just(BOX),
+)  # fmt: skip
+EVIDENCE = st.builds(
+    VisualEvidence, st.lists(OBJECTS, max_size=6).map(tuple), st.none() | st.just(()) | st.just(("EXIT",)),
+    st.sampled_from([(), ("red",)]), st.sampled_from(["dark", "dim", "normal", "bright", "flickering"]), st.just(640), st.just(480),
+)  # fmt: skip
+
+
+@given(
+    QUESTIONS,
+    st.sampled_from(About),
+    EVIDENCE,
+    st.floats(0, 1e6),
+    st.lists(st.text(max_size=30), max_size=3),
+)
+def test_whatever_an_engine_reports_has_an_answer(
+    question: str, asked: About, evidence: VisualEvidence, age_s: float, earlier: list[str]
+) -> None:
+    said = camera_answer(question, CameraView(evidence, age_s, tuple(earlier)), asked)
+    assert said
+    if asked is About.NOW and age_s >= 1:
+        assert not re.search(r"\bI see\b|\bIt says\b", said)

@@ -147,6 +147,14 @@ def test_with_a_camera_an_older_picture_is_meant_by_its_name_only() -> None:
     assert picture_answer([*before, shown("Is there a dog in the photo?")]) == "I do not see a dog."
 
 
+def test_while_the_camera_shows_nothing_an_older_picture_is_meant() -> None:
+    before, off = user("[Picture: 2 cats]", ROOM), CameraView(None, 0.0)
+    assert picture_answer([before, shown("Is there a dog?", camera=off)]) == "I do not see a dog."
+    assert picture_answer([before, shown("Can you see me?", camera=off)]) == (
+        "I have no current picture."
+    )
+
+
 def test_a_short_question_goes_on_from_one_about_the_camera() -> None:
     asked, said = ChatMessage("user", "Is anyone there?"), ChatMessage("assistant", "No.")
     assert picture_answer([asked, said, shown("And now?")]) == "I see a dog on the left."
