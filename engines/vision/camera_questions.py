@@ -119,12 +119,13 @@ _AGAIN = re.compile(
     r"(is )?anything else|what else|else|still|are you sure|(an?|the|any|my) #|#|behind (me|you|it))( now| here| there)?"
     + _END
 )
-_SHORT: tuple[tuple[str, str], ...] = (
+_SPELLINGS: tuple[tuple[str, str], ...] = (
     ("what's", "what is"), ("who's", "who is"), ("where's", "where is"), ("that's", "that is"), ("there's", "there is"),
     ("it's", "it is"), ("what're", "what are"), ("i'm", "i am"),
+    # as recognisers write what they hear
+    ("any one", "anyone"), ("some one", "someone"), ("any body", "anybody"), ("some body", "somebody"),
+    ("is their ", "is there "), ("are their ", "are there "),
 )  # fmt: skip
-
-
 _LONGEST = 400
 """Characters: what a long text is about, its end says."""
 
@@ -132,8 +133,8 @@ _LONGEST = 400
 def spelled_out(question: str) -> str:
     """The end of it in lower case, with one space between words and no contractions that the patterns would have to know."""
     plain = " ".join(question[-_LONGEST:].lower().replace("\u2019", "'").split())
-    for short, whole in _SHORT:
-        plain = plain.replace(short, whole)
+    for found, meant in _SPELLINGS:
+        plain = plain.replace(found, meant)
     return plain
 
 

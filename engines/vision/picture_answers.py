@@ -46,7 +46,7 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
     if last.camera is not None:
         asked_about = _about_camera(messages)
         if asked_about is not None and not _means_item(shown, last):
-            return camera_answer(_words(last), last.camera, asked_about)
+            return camera_answer(spelled_out(_words(last)), last.camera, asked_about)
     return None if shown is None else _of_items(last, shown)
 
 

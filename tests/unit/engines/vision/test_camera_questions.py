@@ -212,6 +212,14 @@ def test_it_begins_anew(question: str) -> None:
     assert not goes_on(spelled_out(question))
 
 
+@pytest.mark.parametrize(
+    "heard",
+    ["Is their dog?", "Is there some one at the door?", "Is there any one in the room with me?"],
+)
+def test_what_a_recogniser_wrote_was_not_understood(heard: str) -> None:
+    assert about(spelled_out(heard)) is About.NOW
+
+
 def test_a_long_text_is_about_what_its_end_asks() -> None:
     long = "It was a dark and stormy night. " * 40
     assert about(spelled_out(f"{long} What do you see?")) is About.NOW

@@ -147,6 +147,12 @@ def test_with_a_camera_an_older_picture_is_meant_by_its_name_only() -> None:
     assert picture_answer([*before, shown("Is there a dog in the photo?")]) == "I do not see a dog."
 
 
+def test_a_question_is_answered_as_it_was_heard() -> None:
+    person = CameraView(seen(("person", "right", True)), 0.1)
+    for heard in ("Is any one here?", "Is anyone here?"):
+        assert picture_answer([shown(heard, camera=person)]) == "I see a person on the right."
+
+
 def test_while_the_camera_shows_nothing_an_older_picture_is_meant() -> None:
     before, off = user("[Picture: 2 cats]", ROOM), CameraView(None, 0.0)
     assert picture_answer([before, shown("Is there a dog?", camera=off)]) == "I do not see a dog."
