@@ -30,7 +30,7 @@ from engines.omni.parts import LOADING, Family
 from engines.omni.picture_tower import Patches, PictureTower
 from engines.stepping import require_new
 from engines.vision.picture import LONGEST, BadPicture
-from session_server.errors import EngineFault
+from session_server.errors import EngineFault, one_line
 
 VERSION = 1
 """Of what is done before the tower and after it."""
@@ -100,6 +100,10 @@ class OmniVision:
             except BadPicture as error:
                 bad = UnseenPicture(f"The picture {error}.")
                 results[key] = StepResult(key, bad, 1, finished=True)
+                continue
+            except Exception as error:  # whatever the processor makes of it: that picture's fault
+                reason = one_line(error, 200)
+                results[key] = StepResult(key, finished=True, error=f"looking failed: {reason}")
                 continue
             marks[key] = mark
         new = self._looked_at(self._tower, unseen)

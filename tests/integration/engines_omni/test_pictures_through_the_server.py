@@ -8,16 +8,21 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from engines.base import ThinkJob
 from tests.integration.engines_omni.kinds import Kind
-from tests.integration.engines_omni.looking import painted, picture_item
+from tests.integration.engines_omni.looking import painted, picture_item, shown
 from tests.integration.engines_omni.test_through_the_server import (
     DETECTION,
     ENDED,
+    engines,
     serving,
     turn,
 )
-from tests.integration.server.caller import Caller, Event, calling
+from tests.integration.server.caller import Caller, Event, calling, silence
+from tests.integration.server.conftest import until
+from tests.integration.server.sounds import speech
 
+__all__ = ["engines"]  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]
 
 GREEDY = {"graph.stages.thinker.options.temperature": 0.0}
@@ -67,6 +72,27 @@ async def test_a_spoken_question_about_a_picture_is_answered_in_speech(kind, opt
         assert done["status"] == ENDED
         assert done["usage"]["input_tokens"] > tokens(kind) + 20
         assert caller.pcm(done["id"])
+
+
+async def test_a_picture_before_the_question_is_read_while_the_user_speaks(kind, options, engines):
+    async with serving(kind, options) as server, calling(server.address.ws) as caller:
+        await caller.detect(DETECTION)
+        await caller.send(picture_item(painted(1, *SIZE)))
+        await until(lambda: len(server.host._stages.pictures) == 1)
+        start = len(caller.events)
+        await caller.append(speech(0.7, 1))
+        (thinker,) = (engine for engine in engines if hasattr(engine, "_table"))
+        (picture,) = server.host._stages.pictures.of(caller.session_id).values()
+        instructions = caller.events[0]["session"]["instructions"]
+        before = ThinkJob(instructions, (shown(picture),), warm=True)
+        read_ahead = len(thinker._loaded.chat.render(before, 1000))
+        assert read_ahead > picture.tokens
+        slots = thinker._table.slots
+        await until(lambda: any(len(slot.tokens) >= read_ahead - 1 for slot in slots))
+        await caller.speak(silence(0.5))
+        created = await caller.wait("response.created", start, 120)
+        done = await caller.ended(created["response"]["id"])
+        assert done["usage"]["input_token_details"]["cached_tokens"] >= read_ahead - 1
 
 
 async def test_a_picture_that_is_none_is_told_and_the_answer_goes_on(kind, options):

@@ -128,6 +128,20 @@ def test_what_is_remembered_is_bounded(create):
     assert none.tokens_remembered == 0
 
 
+def test_a_picture_at_which_the_processor_fails_fails_alone(eyes, monkeypatch):
+    cut = eyes._tower.patches
+
+    def fails(data: bytes):
+        if data == painted(90):
+            raise RuntimeError("no such filter")
+        return cut(data)
+
+    monkeypatch.setattr(eyes._tower, "patches", fails)
+    bad, good = look(eyes, painted(90), painted(91), at_once=2)
+    assert bad.error == "looking failed: no such filter"
+    assert isinstance(good.output, EmbeddedPicture)
+
+
 def test_a_released_picture_is_not_looked_at(eyes):
     keys = [JobKey("s", f"released{n}") for n in range(2)]
     for n, key in enumerate(keys):
