@@ -23,13 +23,15 @@ Missing = Callable[[Mapping[str, object], ModelStore], list[str]]
 @dataclass(frozen=True, slots=True)
 class Family:
     """`page`: of the documentation. `packages`: what its engines import beyond the default install. `install`: what gets them,
-    beside the project itself; `on_gpu`: on a machine with a GPU, where that differs. `folder`: the option that names the weights."""
+    beside the project itself; `on_gpu`: on a machine with a GPU, where that differs. `folder`: the option that names the weights.
+    `at_fault`: what helps where its engine cannot begin its work."""
 
     page: str
     packages: tuple[str, ...] = ()
     install: str = ""
     on_gpu: str = ""
     folder: str = ""
+    at_fault: str = "--debug shows more"
 
 
 _NOT_INSTALLED, _NEEDS = _PACKAGES = ("not installed: ", "needs a package: ")
@@ -38,7 +40,10 @@ FAMILIES: Mapping[str, Family] = {
     "cpu": _DEFAULT,
     "sim": Family("docs/simulation.md", install="pip install ."),
     "cpu.picture_detector": Family("docs/vision.md", install="pip install '.[vision]'"),
-    "remote": Family("docs/big_engines.md"),
+    "remote": Family(
+        "docs/big_engines.md",
+        at_fault="start the model server, or set graph.stages.thinker.options.base_url",
+    ),
     "vllm": Family(
         "docs/big_engines.md",
         ("vllm",),

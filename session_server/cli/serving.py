@@ -9,7 +9,7 @@ from rich.markup import escape
 from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import patient, settings
-from session_server.runtime.check import require_port
+from session_server.runtime.check import START_ERRORS, explained, require_port
 from session_server.runtime.demo import Shown, clips_to_say, demonstrate
 from session_server.runtime.last_threads import leave_without_stuck_threads
 from session_server.runtime.loop import run
@@ -25,10 +25,13 @@ def serve(options: argparse.Namespace) -> int:
     config = settings(options).config
     require_record(config.observability)
     require_models(config)
-    if config.server.workers > 1:
-        run(serve_with_workers(config, _announce))
-    else:
-        run(serve_until_told(config, _announce))
+    try:
+        if config.server.workers > 1:
+            run(serve_with_workers(config, _announce))
+        else:
+            run(serve_until_told(config, _announce))
+    except START_ERRORS as error:
+        raise explained(error, config) from error
     leave_without_stuck_threads()
     return 0
 

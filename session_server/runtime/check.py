@@ -19,7 +19,7 @@ from engines.base import Stage
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
 from session_server.config import Config
-from session_server.errors import ConfigError, SessionServerError
+from session_server.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
 from session_server.runtime.duplex_check import try_duplex
 from session_server.runtime.duplex_words import by_its_key, recogniser
 from session_server.runtime.models import missing_models, model_store, needs_models
@@ -35,6 +35,9 @@ QUESTION = "What is the capital city of France?"
 _WITHIN_S = 60.0
 _WITHIN_LOADING_S = 900.0
 """Where tens of gigabytes of weights are read first."""
+
+
+START_ERRORS = (ConfigError, ModelsMissing, EngineFault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,17 @@ async def check(config: Config) -> CheckReport:
         report.findings.append(Finding("round trip", False, f"not tried: {what}", lacking.cure))
     report.seconds = time.monotonic() - began
     return report
+
+
+def explained(error: SessionServerError, config: Config) -> SessionServerError:
+    """One of START_ERRORS, with where to look when an engine of the graph lacks something on this machine."""
+    duplex, store = config.graph.duplex, model_store(config)
+    asked = [(spec.engine, spec.engine_options) for spec in config.graph.stages]
+    if duplex is not None:
+        asked = [(duplex.engine, duplex.options)]
+    if not any(needs.missing(name, options, store) for name, options in asked):
+        return error
+    return type(error)(f"{error}; `session-server check` with these settings says what helps")
 
 
 def _models(config: Config) -> Finding:
@@ -192,6 +206,15 @@ def _is_ours(host: str, port: int) -> bool:
         connection.close()
 
 
+def _cure_of(error: SessionServerError, config: Config) -> str:
+    thinker = config.graph.stage(Stage.THINKER)
+    if thinker is None:
+        return "--debug shows more"
+    family = needs.family_of(thinker.engine)
+    own = isinstance(error, EngineFault) and thinker.engine in str(error)
+    return f"{family.at_fault if own else '--debug shows more'}; see {family.page}"
+
+
 async def _round_trip(config: Config, report: CheckReport) -> Finding:
     hearing = hearing_of(config.graph)
     within_s = _WITHIN_LOADING_S if hearing.natively else _WITHIN_S
@@ -200,9 +223,7 @@ async def _round_trip(config: Config, report: CheckReport) -> Finding:
         async with asyncio.timeout(within_s):
             result, _ = await converse_once(config, pcm)
     except SessionServerError as error:
-        thinker = config.graph.stage(Stage.THINKER)
-        page = "" if thinker is None else f"; see {needs.family_of(thinker.engine).page}"
-        return Finding("round trip", False, str(error), f"--debug shows more{page}")
+        return Finding("round trip", False, str(error), _cure_of(error, config))
     except TimeoutError:
         return Finding("round trip", False, f"no answer within {within_s:g} s", "see the log")
     except Exception as error:

@@ -54,7 +54,7 @@ async def serve_until_told(
             await asyncio.gather(told, working, return_exceptions=True)
             stop.begin()
             await server.go_down()
-            _log.info("stopped")
+        _log.info("stopped")
 
 
 async def _told(stop: Stoppable) -> None:

@@ -74,6 +74,13 @@ def test_missing_models_are_one_line_with_the_cure(tmp_path: Path):
     assert str(tmp_path) in done.stderr
 
 
+def test_serve_with_an_engine_that_lacks_its_packages_or_weights_points_to_check(tmp_path: Path):
+    flags = ("--config", "moshi.yaml", "--models", str(tmp_path), "--port", "0")
+    done = run("serve", *flags)
+    one_line(done, 2, "; `session-server check` with these settings says what helps")
+    assert "see docs/duplex.md" in run("check", *flags).stdout
+
+
 def test_a_port_in_use_is_one_line_and_exit_code_2():
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engines.base import Stage
 from session_server.config import Config, load
 from session_server.runtime.check import CheckReport, check
 
@@ -74,6 +75,27 @@ async def test_what_an_engine_lacks_is_named_and_no_round_trip_is_tried(tmp_path
     assert any("python -m engines.vllm.convert" in f.detail for f in lacking)
     assert all(not f.ok and f.cure.endswith("docs/big_engines.md") for f in lacking)
     assert not finding(report, "round trip")[0]
+
+
+@pytest.mark.asyncio
+async def test_a_model_server_that_cannot_be_reached_is_to_be_started_or_named_anew():
+    with socket.socket() as nobody:  # bound, and nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        options = {"base_url": f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"}
+        config = simulated()
+        stages = tuple(
+            replace(spec, engine="remote.openai_chat", options=options)
+            if spec.stage is Stage.THINKER
+            else spec
+            for spec in config.graph.stages
+        )
+        report = await check(replace(config, graph=replace(config.graph, stages=stages)))
+    ok, detail, cure = finding(report, "round trip")
+    assert not ok
+    assert "the model server cannot be reached: connection refused" in detail
+    assert cure.startswith(
+        "start the model server, or set graph.stages.thinker.options.base_url; see docs/"
+    )
 
 
 @pytest.mark.asyncio
