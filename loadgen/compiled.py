@@ -36,8 +36,8 @@ MODULES = tuple(
     for folder, names in (
         (
             "session_server/core",
-            "actions announcements commands events context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback"
-            " response responses sending session spoken_answers tool_calls truncation turn_taking user_turns works",
+            "actions announcements camera commands commentary events context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback prompting"
+            " response responses sending session spoken_answers tool_calls truncation turn_taking user_turns video_window waiting_answers works",
         ),
         (
             "session_server/scheduler",
@@ -49,8 +49,11 @@ MODULES = tuple(
             "host job_table messages pipeline_parts residency_shell response_pipeline runaway seam speech_path stage_runner streamed_speech"
             " turn_admission watchdog",
         ),
-        ("session_server/runtime/simulation", "network seat sim_session speech_edges virtual_loop"),
-        ("engines/sim", "scripted scripted_base scripted_thinker"),
+        (
+            "session_server/runtime/simulation",
+            "network seat sim_camera sim_session speech_edges virtual_loop",
+        ),
+        ("engines/sim", "scripted scripted_base scripted_eyes scripted_thinker"),
         ("loadgen", "driver_sim"),
         ("loadgen/users", "acks events intents listener notes player user"),
     )

@@ -41,7 +41,7 @@ Histogram = Mapping[float, float]
 EVIDENCE_AGE, LOOK = "evidence_age", "look"
 _BUCKETS = {
     ("session_server_video_evidence_age_seconds_bucket", ""): EVIDENCE_AGE,
-    ("session_server_stage_step_seconds_bucket", "vision"): LOOK,
+    ("session_server_recognition_seconds_bucket", "vision"): LOOK,
 }
 """Metric and stage of each."""
 _FRAMES = "session_server_video_frames_total"

@@ -63,12 +63,12 @@ def groups(
 def video_section(
     use: CameraUse, users: int, film: FilmFigures, looks: Sequence[Sample]
 ) -> dict[str, Any]:
-    """`users`: all of the run. `server` is null where the server tells nothing."""
+    """`users`: all of the run. The figures of `server` are null where it tells nothing."""
     return {
         "users": sum(use.belongs_to(user) for user in range(users)),
         "camera": asdict(use),
         "client": asdict(film),
-        "server": _server(looks[0], looks[-1]) if len(looks) > 1 else None,
+        "server": _server(looks[0], looks[-1]) if len(looks) > 1 else _nothing_told(),
     }
 
 
@@ -87,6 +87,11 @@ def _server(first: Sample, last: Sample) -> dict[str, Any]:
         "look_ms": spread_of(look),
         "evidence_age_ms": spread_of(age),
     }
+
+
+def _nothing_told() -> dict[str, Any]:
+    unknown = dict.fromkeys(("kept", "not_kept", "looks"))
+    return {"frames": {}, **unknown, "look_ms": spread_of({}), "evidence_age_ms": spread_of({})}
 
 
 def camera_figures(replicas: Sequence[CameraRecords]) -> dict[str, Any]:

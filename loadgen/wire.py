@@ -100,23 +100,30 @@ def encode(event: dict[str, Any]) -> str:
     return json.dumps(event, separators=(",", ":"))
 
 
-def session_update(turn_detection: dict[str, Any], *, video: bool = False) -> str:
-    """`video`: opts in to the extension for camera frames."""
+def session_update(turn_detection: dict[str, Any]) -> str:
     pcm = {"type": "audio/pcm", "rate": 24000}
-    session: dict[str, Any] = {
-        "type": "realtime",
-        "output_modalities": ["audio"],
-        "audio": {
-            "input": {
-                "format": pcm,
-                "transcription": {"model": "whisper-1"},
-                "turn_detection": turn_detection,
+    return encode(
+        {
+            "type": "session.update",
+            "session": {
+                "type": "realtime",
+                "output_modalities": ["audio"],
+                "audio": {
+                    "input": {
+                        "format": pcm,
+                        "transcription": {"model": "whisper-1"},
+                        "turn_detection": turn_detection,
+                    },
+                    "output": {"format": pcm},
+                },
             },
-            "output": {"format": pcm},
-        },
-    }
-    if video:
-        session["extensions"] = {"video": {}}
+        }
+    )
+
+
+def opt_in_to_video() -> str:
+    """By itself, so that a server without eyes refuses nothing else."""
+    session = {"type": "realtime", "extensions": {"video": {}}}
     return encode({"type": "session.update", "session": session})
 
 

@@ -25,7 +25,7 @@ from loadgen.users.listener import Client
 from loadgen.users.player import QUANTUM_NS
 from loadgen.users.state import State
 from loadgen.users.user import VirtualUser
-from loadgen.wire import ServerEvent, acknowledge, session_update, truncate
+from loadgen.wire import ServerEvent, acknowledge, opt_in_to_video, session_update, truncate
 from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.spec import Span, Workload
@@ -152,17 +152,16 @@ class CarriedUser:
         return self.user.record
 
     def start(self) -> list[str]:
-        return [session_update(self._plan.turn_detection, video=self.films)]
+        update = session_update(self._plan.turn_detection)
+        return [update, opt_in_to_video()] if self.films else [update]
 
     def note_session(self, event: ServerEvent) -> None:
         """Of the session's settings: whether camera frames may be sent."""
         if self.films and event.type == "session.updated" and event.session is not None:
             extensions = event.session.extensions
-            self.filming = extensions is not None and extensions.video is not None
-            if self.filming:
+            if extensions is not None and extensions.video is not None and not self.filming:
+                self.filming = True
                 self.on_filming()
-            else:
-                self.record.errors["no_video"] += 1
 
     def closed(self, why: str, now: int) -> None:
         """The connection is gone; `why` goes into the errors unless the user had finished."""
@@ -170,6 +169,8 @@ class CarriedUser:
 
     def finish(self) -> UserRecord:
         """The record, with what is known only at the end."""
+        if self.films and not self.filming:
+            self.record.errors["no_video"] += 1
         return self.user.finish(self._now)
 
 

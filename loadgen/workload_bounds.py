@@ -88,8 +88,8 @@ def _of_camera(camera: CameraUse) -> Iterator[str]:
         yield f"kind: must be one of {', '.join(CAMERAS)}, not {camera.kind!r}"
     if camera.kind == "clip" and not camera.path:
         yield "path: a clip needs the path of a video file"
-    if camera.kind in ("none", "screen") and camera.path:
-        yield f"path: does not go with kind {camera.kind}"
+    if camera.kind == "screen" and camera.path:
+        yield "path: does not go with kind screen"
 
 
 def _of_pairs(workload: Workload) -> Iterator[str]:

@@ -207,11 +207,7 @@ class Camera:
         if epoch != self._epoch:
             self._epoch = epoch
             if self._look is not None:
-                self._context.count("stale_outputs", "vision")
-                self._stop_look()
-                self._go_on()
-                if self._look is None:
-                    self._want()
+                self._look_again()
         if speaks == self._speaks:
             return
         self._speaks = speaks
@@ -222,6 +218,14 @@ class Camera:
         half_fresh = self._context.params.camera_fresh_ms // 2
         if speaks and (newest is None or self.window.age_ms(newest) > half_fresh):
             self._want(read=True)
+
+    def _look_again(self) -> None:
+        """The look that is under way was begun before the speech that stopped an answer."""
+        self._context.count("stale_outputs", "vision")
+        self._stop_look()
+        self._go_on()
+        if self._look is None:
+            self._want()
 
     def _measure(self, took_ns: int) -> None:
         if took_ns > OVERLOAD_NS:

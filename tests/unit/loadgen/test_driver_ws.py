@@ -59,8 +59,9 @@ class Talker:
 
     async def hear(self, event: dict) -> None:
         if event["type"] == "session.update":
-            if not self.wants_video:
-                event["session"].pop("extensions", None)
+            if "extensions" in event["session"] and not self.wants_video:
+                await self.say("error", error={"code": "unknown_parameter", "message": "no video"})
+                return
             await self.say("session.updated", session={"id": "sess_1", **event["session"]})
         if event["type"] == "input_image_buffer.append":
             self.pictures.append(base64.b64decode(event["image"]))
@@ -364,6 +365,9 @@ async def test_a_server_that_takes_no_video_gets_none_and_the_talk_goes_on(
     async with Server() as server:
         outcome = await drive(server, plan, users=2)
         assert not any(talker.pictures for talker in server.talkers)
-    assert measure(outcome.records, 1.0)["error_kinds"] == {"no_video": 1}
+    assert measure(outcome.records, 1.0)["error_kinds"] == {
+        "error:unknown_parameter": 1,
+        "no_video": 1,
+    }
     assert measure(outcome.records, 1.0)["turns"] == 2
     assert outcome.film.cameras == 0

@@ -11,6 +11,7 @@ from loadgen.records import FilmFigures, Turn, UserRecord
 from loadgen.report import build, rows_of
 from loadgen.server_probe import Sample, parse
 from loadgen.simulation import CameraUse
+from loadgen.slo import Bar, judge
 from loadgen.video_figures import between, spread_of
 
 pytestmark = pytest.mark.unit
@@ -21,17 +22,17 @@ FOUR_OF_TWELVE = CameraUse("object", share=4 / 12)
 
 def metrics(gate: int, change: int, quick: int, slow: int) -> str:
     """So many frames, and looks of up to 0.1 and up to 0.5 s."""
-    looks = "session_server_stage_step_seconds_bucket"
+    looks = "session_server_recognition_seconds_bucket"
     age = "session_server_video_evidence_age_seconds_bucket"
     return "\n".join(
         [
             "process_cpu_seconds_total 1.0",
             f'session_server_video_frames_total{{kept="no",reason="gate"}} {gate}.0',
             f'session_server_video_frames_total{{kept="yes",reason="change"}} {change}.0',
-            f'{looks}{{stage="thinker",le="0.1"}} 9999',
-            f'{looks}{{stage="vision",le="0.1"}} {quick}',
-            f'{looks}{{stage="vision",le="0.5"}} {quick + slow}',
-            f'{looks}{{stage="vision",le="+Inf"}} {quick + slow}',
+            f'{looks}{{stage="asr",partial="false",le="0.1"}} 9999',
+            f'{looks}{{stage="vision",partial="false",le="0.1"}} {quick}',
+            f'{looks}{{stage="vision",partial="false",le="0.5"}} {quick + slow}',
+            f'{looks}{{stage="vision",partial="false",le="+Inf"}} {quick + slow}',
             f'{age}{{le="0.25"}} {quick}',
             f'{age}{{le="+Inf"}} {quick + slow}',
             "",
@@ -88,7 +89,9 @@ def test_sound_is_told_apart_with_a_camera_and_without():
     assert report["with_camera"]["ttfa_ms"]["p95"] == 700.0
     assert report["with_camera"]["c100"] == 0.0
     assert report["turns"] == 20
-    assert report["video"]["server"] is None, "nobody looked at the server"
+    assert report["video"]["server"]["kept"] is None, "nobody looked at the server"
+    bars = [Bar("without_camera.c100", 0.99, None), Bar("video.server.look_ms.p99", None, 500.0)]
+    assert [verdict.held for verdict in judge(bars, report)] == [True, False]
     paths = [path for _, path in rows_of([report])]
     assert "without_camera.ttfa_ms.p95" in paths
 

@@ -143,7 +143,7 @@ def test_a_file_of_ones_own_inherits(tmp_path: Path):
         ),
         ("about: x\nworkload: {camera: {kind: clip}}", "workload.camera.path: a clip needs"),
         (
-            "about: x\nworkload: {camera: {kind: none, path: a.mp4}}",
+            "about: x\nworkload: {camera: {kind: screen, path: a}}",
             "workload.camera.path: does not",
         ),
         ("about: x\nworkload: {camera: {fps: 0}}", "workload.camera.fps: must be within 0.1 and"),
