@@ -1,4 +1,4 @@
-"""Pictures and what is seen in them: the job and the results of a vision stage (one step, whole result), and what a thinker is told.
+"""Pictures and what is seen in them: the job and the results of a vision stage (a step or a few, whole result), and what a thinker is told.
 
 A stage that detects says what is there (`VisualEvidence`); one that sees for a thinker gives the picture in that model's own terms
 (`EmbeddedPicture`). Either says why a picture cannot be looked at (`UnseenPicture`).
