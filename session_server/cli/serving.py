@@ -10,7 +10,7 @@ from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import patient, settings
 from session_server.runtime.check import START_ERRORS, explained, require_port
-from session_server.runtime.demo import Shown, clips_to_say, demonstrate
+from session_server.runtime.demo import TURN_DETECTION, Shown, clips_to_say, demonstrate
 from session_server.runtime.last_threads import leave_without_stuck_threads
 from session_server.runtime.loop import run
 from session_server.runtime.models import require_models
@@ -92,7 +92,7 @@ def _print_shown(shown: Shown) -> None:
         ["kept", cut.kept],
         ["status", cut.status],
         ["heard", f"{cut.heard_ms} ms"],
-        ["onset of speech to silence", f"{cut.stop_ms:.0f} ms"],
+        [f"onset of speech to fence, under {TURN_DETECTION}", f"{cut.stop_ms:.0f} ms"],
     ]
     table("the interrupted answer", ["", ""], rows)
     console.print()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms
+from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms, samples_to_ns
 from session_server.runtime.client import Client, ClientError, connected, microphone
 from session_server.runtime.dialogue import (
     Exchange,
@@ -23,19 +23,20 @@ from session_server.runtime.dialogue import (
     words_of_question,
 )
 from session_server.runtime.server import Server
-from session_server.runtime.sound_files import Synthesiser, write_wav
+from session_server.runtime.sound_files import Synthesiser, onset_samples, write_wav
 
 QUESTION = "What is the capital city of France?"
 LONG_WISH = "Tell me a long story about a cat."
 INTERRUPTION = "Wait, please stop. Tell me about dogs instead."
 _LISTEN_S = 4.0
-_TURN_DETECTION = "semantic_vad"
+TURN_DETECTION = "semantic_vad"
 _SERVER_LEGS = ("asr", "prefill", "first_clause", "first_chunk")
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A long answer that was cut: `said` by the model so far, `kept` in the conversation."""
+    """A long answer that was cut: `said` by the model so far, `kept` in the conversation. `stop_ms`: from the first voiced sample of
+    the interruption to the fence, as in docs/measurements.md."""
 
     said: str
     kept: str
@@ -69,7 +70,7 @@ async def demonstrate(
     key = next(iter(server.config.auth.keys), None)
     tls = server.tls_to_itself()
     async with connected(server.address.ws, key=key, tls=tls) as client:
-        await client.update(session_settings(None, _TURN_DETECTION))
+        await client.update(session_settings(None, TURN_DETECTION))
         async with microphone(client):
             exchange, legs = await _question(server, client, clips[0], tell)
             assert exchange.part is not None
@@ -111,18 +112,19 @@ async def _interruption(
         raise ClientError("the long answer was over before it could be interrupted")
     tell("note", f'interrupting after {_LISTEN_S:g} s: "{INTERRUPTION}"')
     start = client.count
-    began_at = client.clock.now()
     speaking = asyncio.ensure_future(client.say(barge_in))
     cleared = await client.wait(
         "output_audio_buffer.cleared", start, lambda e: e["response_id"] == exchange.response_id, 10
     )
-    await speaking
+    onset_at = await speaking - samples_to_ns(
+        len(barge_in) // 2 - onset_samples(barge_in), OUTPUT_RATE
+    )
     said = "".join(client.texts("response.output_audio_transcript.delta", exchange.response_id))
     await client.wait("response.created", cleared.number)  # the answer to the interruption
     kept, status = await retrieved_text(client, exchange.item_id)
     tell("server", f"{kept} —")
     heard_ms = samples_to_ms(part.played, OUTPUT_RATE)
-    return Interrupted(said, kept, status, heard_ms, (cleared.at - began_at) / NS_PER_MS)
+    return Interrupted(said, kept, status, heard_ms, (cleared.at - onset_at) / NS_PER_MS)
 
 
 async def _played(client: Client, response_id: str) -> None:

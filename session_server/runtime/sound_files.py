@@ -65,6 +65,12 @@ def trim(samples: NDArray[np.float32], rate: int = OUTPUT_RATE) -> NDArray[np.fl
     return samples[max(0, loud[0] - margin) : loud[-1] + margin]
 
 
+def onset_samples(pcm: bytes) -> int:
+    """Samples before the first voiced one."""
+    loud = np.nonzero(np.abs(np.frombuffer(pcm, "<i2")) > _VOICED * 32767)[0]
+    return int(loud[0]) if len(loud) else 0
+
+
 class Synthesiser:
     """Speaks whole sentences with the speech package's own interface; the model is read once, lazily."""
 

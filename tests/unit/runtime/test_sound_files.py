@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from session_server.errors import ConfigError
-from session_server.runtime.sound_files import read_sound, to_pcm, trim, write_wav
+from session_server.runtime.sound_files import onset_samples, read_sound, to_pcm, trim, write_wav
 
 pytestmark = pytest.mark.unit
 
@@ -58,3 +58,10 @@ def test_silence_is_trimmed_from_both_ends():
     )
     assert 12_000 <= len(trim(sound)) <= 12_000 + 2 * 720
     assert len(trim(np.zeros(100, np.float32))) == 0
+
+
+def test_the_silence_before_a_clip_is_not_counted_to_what_an_interruption_takes():
+    voiced = to_pcm(np.full(100, 0.2, np.float32))
+    assert onset_samples(bytes(2 * 700) + voiced) == 700
+    assert onset_samples(voiced) == 0
+    assert onset_samples(bytes(200)) == 0
