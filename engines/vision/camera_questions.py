@@ -43,7 +43,7 @@ _NOW = tuple(
         r"\b(do|can|could|are) (you|we) ((even|still|now|also|actually|really|already|currently|just) )*"
         r"(see|seeing|spot|notice|make out|recogni[sz]e|watching|looking at)\b",
         r"\bwhat (else )?(you|it|we) (can |could )?(see|sees)\b",
-        r"\byou (can |could )(still )?see\b",
+        r"\byou (can |could )(still )?see\b|\bsee (me|us)\b(?! (tomorrow|later|soon|again|at|on|next))",
         r"\b(have a |take a )?look(ing)? at (this|that|me|us|my|these|those|the #|what)\b",
         r"\b(have|take) a look\b" + _END,
         r"\b(how do|do|what do) (i|we) look\b",
@@ -52,14 +52,15 @@ _NOW = tuple(
         # the camera and its picture
         r"\bdescribe (the |this |my |our )?(room|scene|surroundings|view|background)\b",
         r"\b(the|my|your|this) (web)?cam(era)?\b(?! (on|off)\b)",
-        r"\b(in|on|of|describe|from) (the |this |that |my |your )?(picture|photo|image|frame|shot|scene|background|foreground)\b",
+        r"\b(in|on|of|about|describe|from) (the |this |that |my |your )?(picture|photo|image|frame|shot|scene|background|foreground)\b",
         r"\bin (the |my |your )?(view|camera|room|background)" + _END,
         # me and mine
         r"\b(behind|beside|next to|in front of|around|above) (me|us)\b|\bin front of (you|the camera)\b",
         r"\bon my (left|right|head|lap|desk|table|shirt|t-shirt|wall|shelf|shoulder|face|hat)\b",
         r"\bin my (hand|hands|lap|room|arms)\b",
         r"\b(am i|are we|i am|i'm) (still )?(holding|wearing|showing|pointing|visible|alone|smiling|sitting|standing|in (the|your))\b",
-        r"\bwhat (am i|are we) (doing|eating|drinking|reading)( now| right now| here)?" + _END,
+        r"\bwhat (am i|are we) (doing|eating|drinking|reading|looking at|touching|carrying)( now| right now| here)?" + _END,
+        r"\bwhat (is|are) (he|she|they) (holding|wearing|carrying)\b|\bwhat is (going on|happening) (here|there|in the room)" + _END,
         r"\b(where am i|how many fingers|who am i|do you (know|recogni[sz]e) me)\b",
         # this and that
         r"\b(what|who|which|whose) (is|are|#) (is |are )?(this|that|these|those|it|here|there|over there)( (thing|things|object|objects|"
@@ -116,7 +117,7 @@ _NOT = re.compile(
 )
 _AGAIN = re.compile(
     r"^((and|so|ok|okay|what about|how about|but)[ ,]+)*(now|on (the|my) (left|right)|in the (middle|centre|center|background)|"
-    r"(is )?anything else|what else|else|still|are you sure|(an?|the|any|my) #|#|behind (me|you|it))( now| here| there)?"
+    r"(is )?anything else|what else|else|still|are you sure|(an?|the|any|my) #|#|how many( are there)?|who( is (it|that))?|where|behind (me|you|it))( now| here| there)?"
     + _END
 )
 _SPELLINGS: tuple[tuple[str, str], ...] = (

@@ -58,9 +58,9 @@ class Said(NamedTuple):
 
 _TEXT = re.compile(r"\b(sign|read|written|write|writing|text|words?|letters?|says?)\b")
 _COLOUR = re.compile(r"\bcolou?rs?\b")
-_COLOUR_OF_ONE = re.compile(
-    r"\bcolou?rs? (is|are|was|were|of|has|have|does|do) (it|this|that|these|those|my|your|his|her|their|our|the)\b"
-    r"(?! (picture|photo|image|room|background|scene))"
+_COLOUR_OF_ALL = re.compile(
+    r"\bcolou?rs (are|in|of)\b(?! (it|this|that|these|those|my|your|his|her|their|our)\b)|\bcolou?rs? (do|can) you see\b|"
+    r"\bmain colou?rs?\b|\b(picture|photo|image|room|background|scene)\b"
 )
 _LIT = re.compile(
     r"\b(is|was) (it|the (picture|room|image|light)) (too |very |so |quite )?(dark|bright|dim|light|on)\b"
@@ -123,8 +123,8 @@ def answer_in(tense: Tense, question: str, evidence: VisualEvidence) -> Said:
             return Said(UNREAD, "")
         return Said("", _text(evidence.texts, tense))
     if _COLOUR.search(rest) and evidence.colours:
-        of_one = kinds or _COLOUR_OF_ONE.search(rest)
-        limit = "I cannot tell the colour of one thing." if of_one else ""
+        of_all = not kinds and _COLOUR_OF_ALL.search(rest)
+        limit = "" if of_all else "I cannot tell the colour of one thing."
         return Said(limit, _colours(evidence, tense))
     if _LIT.search(rest):
         return Said("", f"The picture {tense.one_is} {_LIGHT.get(evidence.light, evidence.light)}.")

@@ -40,6 +40,12 @@ NOW = (
     "Is the cat still there?",
     "Is this a banana?",
     "Is that my cat?",
+    "Can you hear me and see me?",
+    "What am I looking at?",
+    "Tell me about the picture.",
+    "What is she holding?",
+    "What is going on here?",
+    "What colour hat am I wearing?",
     "Is that a rocket or a kite?",
     "Is this a dog or a wolf?",
     "What is on the table?",
@@ -95,6 +101,8 @@ OTHER = (
     "I see.",
     "I see what you mean.",
     "See you later.",
+    "Come and see me tomorrow.",
+    "What is going on in Europe?",
     "Do you see what I mean?",
     "Tell me a joke.",
     "What is the capital of France?",
@@ -200,7 +208,7 @@ def test_it_is_about_a_change(question: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["And now?", "What about a cat?", "On the left?", "Anything else?"]
+    "question", ["And now?", "What about a cat?", "On the left?", "Anything else?", "How many?"]
 )
 def test_it_goes_on_from_another(question: str) -> None:
     assert goes_on(spelled_out(question))

@@ -193,3 +193,21 @@ def test_text_that_was_not_read_was_said_not_to_be_there() -> None:
 def test_of_the_past_is_spoken_in_the_past(question: str, said: str) -> None:
     assert str(answer_in(PAST, question, ROOM)) == said
     assert str(answer_in(PAST, question, seen(light="dark"))).startswith("The picture was dark")
+
+
+@pytest.mark.parametrize(
+    ("question", "of_one"),
+    [
+        ("what colour hat am i wearing?", True),
+        ("what colours are my shoes?", True),
+        ("what color is this?", True),
+        ("what colours are there?", False),
+        ("which colours do you see?", False),
+        ("what are the main colours?", False),
+        ("what colour is the background?", False),
+    ],
+)
+def test_colours_are_of_the_whole_picture(question: str, of_one: bool) -> None:
+    said = answer(question, seen(colours=("blue",)))
+    assert said.endswith("The main colour is blue.")
+    assert said.startswith("I cannot tell the colour of one thing.") == of_one
