@@ -43,7 +43,7 @@ _NOW = tuple(
         r"\b(do|can|could|are) (you|we) ((even|still|now|also|actually|really|already|currently|just) )*"
         r"(see|seeing|spot|notice|make out|recogni[sz]e|watching|looking at)\b",
         r"\bwhat (else )?(you|it|we) (can |could )?(see|sees)\b",
-        r"\byou (can |could )(still )?see\b|\bsee (me|us)\b(?! (tomorrow|later|soon|again|at|on|next))",
+        r"\byou (can |could )(still )?see\b|\bsee (me|us)\b(?! (to-?morrow|later|soon|again|at|on|next))",
         r"\b(have a |take a )?look(ing)? at (this|that|me|us|my|these|those|the #|what)\b",
         r"\b(have|take) a look\b" + _END,
         r"\b(how do|do|what do) (i|we) look\b",
