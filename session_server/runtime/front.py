@@ -84,6 +84,7 @@ class Front:
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._record: RecordFile | None = None
+        self._factory: SessionFactory | None = None
         self._lag = LoopLag(self._on_lag)
 
     # -- life
@@ -94,7 +95,7 @@ class Front:
         self._record = open_record(config.observability)
         self.tls = server_tls(config)
         rules = default_session(config, voices(config.models.voices))
-        make_endpoint = SessionFactory(
+        make_endpoint = self._factory = SessionFactory(
             config,
             rules,
             self._store,
@@ -173,6 +174,8 @@ class Front:
         if self._runner is not None:
             await _clean_up(self._runner)
             self._runner = None
+        if self._factory is not None:
+            self._factory.close()
         if self._record is not None:
             self._record.close()
 
@@ -254,6 +257,8 @@ class Front:
 
     def _on_lag(self, seconds: float) -> None:
         self._metrics.count("event_loop_lag_seconds", value=seconds)
+        if self._factory is not None:
+            self._factory.on_loop_lag(seconds)
         if seconds * 1000 >= self._config.observability.loop_lag_ms:
             _log.warning("the event loop stood still for %.0f ms", seconds * 1000)
 

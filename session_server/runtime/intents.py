@@ -32,7 +32,6 @@ Simple = (
     | wire.ItemTruncate
     | wire.ResponseCancel
     | wire.PlaybackAck
-    | wire.InputImageClear
 )
 """Client events that need nothing but themselves to be understood."""
 
@@ -207,8 +206,6 @@ def core_event(event: Simple, new_id: NewId, rate_of: Callable[[str], int]) -> e
             return events.ItemTruncated(item_id, index, end_ms, event_id)
         case wire.ResponseCancel(response_id, event_id):
             return events.ResponseCancelled(response_id, event_id)
-        case wire.InputImageClear(event_id):
-            return events.FramesCleared(event_id)
         case wire.PlaybackAck():
             return _ack(event, rate_of(event.item_id))
         case _:

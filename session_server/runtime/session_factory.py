@@ -25,7 +25,7 @@ from session_server.ids import NewId, random_id
 from session_server.observability.metrics import Metrics
 from session_server.protocol import session_config as wire
 from session_server.protocol.client_secrets import parse_first_session
-from session_server.protocol.extensions import parse_extensions
+from session_server.protocol.extensions import VideoOffer, Vision, parse_extensions
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.duplex_engines import engine_maker
 from session_server.runtime.duplex_task import DuplexTask
@@ -34,6 +34,11 @@ from session_server.runtime.recorder import Recorder
 from session_server.runtime.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox
 
+_EYES = {
+    "cpu.picture_detector": Vision("detector", classes=80, ocr=True),
+    "sim.vision": Vision("simulation"),
+}
+"""By engine; of another one clients learn the name."""
 SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
 
 
@@ -69,6 +74,14 @@ class SessionFactory:
             duplex=None if duplex is None else engine_maker(duplex, store)[1],
         )
 
+    def on_loop_lag(self, seconds: float) -> None:
+        """The event loop was so late: cameras give way to it."""
+        self._services.loop_load.observe(seconds, self._services.clock.now())
+
+    def close(self) -> None:
+        """No session is left. Idempotent."""
+        self._services.side_thread.close()
+
     def __call__(self, outbox: Outbox, context: ConnectionContext) -> SessionTask:
         session, model = parse_first_session(context.session, self._default)
         if context.extensions:
@@ -89,6 +102,15 @@ def hearing_of(graph: Graph) -> Hearing:
     thinker = graph.stage(Stage.THINKER)
     natively = thinker is not None and thinker.hears
     return Hearing(natively, words=graph.stage(Stage.ASR) is not None)
+
+
+def video_offer(config: Config) -> VideoOffer | None:
+    """What the server offers of the video extension; None: nothing looks."""
+    spec = config.graph.stage(Stage.VISION)
+    if spec is None:
+        return None
+    vision = _EYES.get(spec.engine, Vision(spec.engine))
+    return VideoOffer(vision, config.video.max_fps, config.video.max_bytes)
 
 
 def _hears_itself(graph: Graph) -> bool:
@@ -123,7 +145,7 @@ def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:
         ),
         output=wire.AudioOutput(voice=chosen.voice, speed=chosen.speed),
     )
-    return wire.SessionRules(voices, session)
+    return wire.SessionRules(voices, session, video_offer(config))
 
 
 def vad_maker(config: Config, store: ModelStore) -> Callable[[], VoiceActivity]:

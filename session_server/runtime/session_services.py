@@ -13,8 +13,10 @@ from session_server.core.settings import CoreParams, Hearing
 from session_server.ids import NewId
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import SessionRules
+from session_server.runtime.loop_load import LoopLoad
 from session_server.runtime.messages import ToHost
 from session_server.runtime.recorder import Recorder
+from session_server.runtime.side_thread import SideThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +34,7 @@ class SessionServices:
     recorder: Recorder | None = None
     hearing: Hearing = field(default_factory=Hearing)
     sees: bool = False
+    side_thread: SideThread = field(default_factory=SideThread)
+    loop_load: LoopLoad = field(default_factory=LoopLoad)
     duplex: DuplexCapabilities | None = None
     """Of the model, where it hears and speaks at once."""

@@ -22,7 +22,7 @@ from session_server.errors import ClientFault
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.observability.catalogue import SessionOutcome
 from session_server.observability.logs import session_log
-from session_server.protocol import client_events as wire
+from session_server.protocol import client_events as wire, error_codes
 from session_server.protocol.client_events import decode_client_event
 from session_server.protocol.frames import encode
 from session_server.protocol.response_config import parse_response
@@ -31,6 +31,7 @@ from session_server.protocol.session_config import AudioFormat, SessionConfig
 from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
+from session_server.runtime.camera_feed import CameraFeed
 from session_server.runtime.deadline_timer import DeadlineTimer
 from session_server.runtime.ears import Ears
 from session_server.runtime.inbox import Entry, Inbox, Sound
@@ -85,6 +86,8 @@ class SessionTask:
         )
         self._timing = TurnTiming(services.metrics, self._core, self._server_plays)
         self._sent = SentReports(chosen.turn_detection.threshold)
+        self._camera = CameraFeed(services, session_id, self._ears.audio, self._enter, self._refuse)
+        self._camera.choose(config.video)
         self._inbox = Inbox()
         self._listening: Iterator[events.Event] | None = None
         self._pumping = False
@@ -133,8 +136,7 @@ class SessionTask:
             self._pump()
 
     def on_audio_written(self, response_id: str, end_sample: int) -> None:
-        self._feed(events.AudioWritten(response_id, end_sample))
-        self._arm()
+        self._enter(events.AudioWritten(response_id, end_sample))
 
     def on_audio_sent(self, sent: AudioSent) -> None:
         now = self._services.clock.now()
@@ -143,11 +145,11 @@ class SessionTask:
         self._arm()
 
     def on_video(self, frame: VideoFrame, age_ns: int) -> None:
-        pass
+        self._camera.on_track(frame, age_ns)
 
     @property
     def wants_video(self) -> bool:
-        return False
+        return self._camera.is_on
 
     def _tell(self, reports: list[events.AudioWritten]) -> None:
         for report in reports:
@@ -158,8 +160,6 @@ class SessionTask:
         return encode(self._speller.session_created())
 
     def on_closed(self) -> None:
-        if self._ended:
-            return
         self._feed(events.Disconnected())
         self._end()
 
@@ -169,20 +169,17 @@ class SessionTask:
         """A message of the engine host, for this session."""
         event = seam.from_host(message)
         if event is not None:
-            self._feed(event)
-            self._arm()
+            self._enter(event)
 
     def start_drain(self) -> None:
         """The server goes down: the running answer may end, then the connection closes."""
         self._outcome = SessionOutcome.DRAINED
-        self._feed(events.DrainStarted())
-        self._arm()
+        self._enter(events.DrainStarted())
 
     def shut_down(self) -> None:
         """The server does not wait any longer: answers fail, then the connection closes."""
         self._outcome = SessionOutcome.DRAINED
-        self._feed(events.Shutdown())
-        self._arm()
+        self._enter(events.Shutdown())
 
     # -- input
 
@@ -223,14 +220,17 @@ class SessionTask:
             self._read(entry)
 
     def _read(self, frame: str | bytes) -> None:
-        playback = self._config.extensions.playback is not None
+        playback, video = self._config.extensions.playback is not None, self._camera.is_on
         try:
-            self._act_on(decode_client_event(frame, playback=playback))
+            self._act_on(decode_client_event(frame, playback=playback, video=video))
         except ClientFault as fault:
-            self._services.metrics.count("client_errors", fault.code)
-            self._send(error_of(fault, self._speller.event_id()))
+            self._refuse(fault)
         except Exception:
             self._crash("a client event could not be handled")
+
+    def _refuse(self, fault: ClientFault) -> None:
+        self._services.metrics.count("client_errors", fault.code)
+        self._send(error_of(fault, self._speller.event_id()))
 
     def _act_on(self, event: wire.ClientEvent) -> None:
         match event:
@@ -244,7 +244,9 @@ class SessionTask:
             case wire.ItemCreate():
                 self._create_item(event)
             case wire.InputImageAppend():
-                pass  # not offered yet
+                self._camera.append(event)
+            case wire.InputImageClear(event_id):
+                self._camera.clear(event_id)
             case wire.PlaybackAck():
                 self._feed(self._understood(self._voice.located(event)))
             case wire.InputAudioClear():
@@ -265,8 +267,7 @@ class SessionTask:
         return intents.core_event(event, self._services.new_id, self._voice.rate_of)
 
     def _update(self, session: JsonObject, event_id: str | None) -> None:
-        rules = self._services.rules
-        locked = self._core.voice_locked
+        rules, locked = self._services.rules, self._core.voice_locked
         config = apply_update(self._config, session, rules, voice_locked=locked, event_id=event_id)
         self._config = self._speller.config = config = self._effective(config)
         self._ears.change_format(config.input.format)
@@ -274,21 +275,26 @@ class SessionTask:
         settings = self._settings(config)
         self._sent.threshold = settings.turn_detection.threshold
         self._feed(events.SettingsChanged(settings, event_id))
+        self._camera.choose(config.video)
 
     def _settings(self, config: SessionConfig) -> SessionSettings:
-        services = self._services
-        voices, hearing, sees = services.rules.voices, services.hearing, services.sees
-        return intents.core_settings(config, voices, self._server_plays, hearing, sees)
+        all_, plays = self._services, self._server_plays
+        return intents.core_settings(config, all_.rules.voices, plays, all_.hearing, all_.sees)
 
     def _request(self, response: JsonObject, event_id: str | None) -> None:
-        rules = self._services.rules
+        rules, locked = self._services.rules, self._core.voice_locked
         asked = parse_response(
-            response, self._config, rules, voice_locked=self._core.voice_locked, event_id=event_id
+            response, self._config, rules, voice_locked=locked, event_id=event_id
         )
         find, new_id = self._core.item, self._services.new_id
         self._feed(intents.response_requested(asked, rules.voices, new_id, find, event_id))
 
     # -- the core and its actions
+
+    def _enter(self, event: events.Event) -> None:
+        """An event that comes by itself."""
+        self._feed(event)
+        self._arm()
 
     def _feed(self, event: events.Event) -> None:
         if self._ended:
@@ -336,17 +342,14 @@ class SessionTask:
                 | actions.CancelWork() | actions.ReportFrontier()
             ):  # fmt: skip
                 self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
-            case (
-                actions.LookAtFrame() | actions.ForgetFrames() | actions.SetFrameRate() | actions.WantFrame()
-            ):  # fmt: skip
-                pass
+            case actions.LookAtFrame() | actions.ForgetFrames() | actions.SetFrameRate() | actions.WantFrame():  # fmt: skip
+                self._camera.perform(action, now)
             case _:
                 self._announce(action)
 
     def _announce(self, action: actions.Announcement) -> None:
         if isinstance(action, actions.AnnounceItemAdded):
-            natively = self._services.hearing.natively
-            keep_spoken(action.item, self._ears, self._speller, natively)
+            keep_spoken(action.item, self._ears, self._speller, self._services.hearing.natively)
         elif isinstance(action, actions.AnnounceAudioDone):
             self._voice.finish(action.part, self._speller.event_id())
         elif isinstance(action, actions.AnnounceSpeechStarted):
@@ -378,9 +381,7 @@ class SessionTask:
     def _crash(self, what: str) -> None:
         """A bug of ours: this session ends, with a clear error; the others go on."""
         session_log(_log, self.session_id).exception("%s", what)
-        fault = ClientFault(
-            "server_error", "The server had an internal error.", type="server_error"
-        )
+        fault = error_codes.server_error("The server had an internal error.")
         self._send(error_of(fault, self._speller.event_id()))
         self._outcome = SessionOutcome.FAULT
         self._outbox.close(CLOSE_INTERNAL_ERROR, "internal error")
@@ -391,6 +392,7 @@ class SessionTask:
             return
         self._ended = True
         self._timer.off()
+        self._camera.close()
         self._inbox.clear()
         self._listening = None
         self._services.post(CloseSession(self.session_id))

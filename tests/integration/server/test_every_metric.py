@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec, StopLeg
 from session_server.runtime.server import Server
 from tests.integration.server.caller import PATIENCE_S, Caller, append, calling, silence
+from tests.integration.server.camera_frames import EYES, look, opt_in, with_video
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.inside import task_of
 from tests.integration.server.sounds import speech
@@ -20,14 +21,13 @@ pytestmark = pytest.mark.integration
 
 TROUBLE = "only counts what should not happen; tests of engine faults and of host_report feed it"
 MOVING = "needs an engine whose state can be moved: tests of host residency and of host_report"
-VIDEO = "comes with video input"
 DUPLEX = "comes with a duplex model: tests/integration/duplex"
 STREAMING = "comes with a thinker that schedules itself: test_streaming_thinker and test_metrics"
 CALLS = "comes with WebRTC calls: test_media_paths"
 WITHOUT_SAMPLES = {
     "webrtc_calls": CALLS,
     "webrtc_send_lateness_seconds": CALLS,
-    "webrtc_video_frames": VIDEO,
+    "webrtc_video_frames": CALLS,
     "webrtc_video_faults": TROUBLE,
     "duplex_ticks": DUPLEX,
     "duplex_ticks_missed": DUPLEX,
@@ -54,8 +54,6 @@ WITHOUT_SAMPLES = {
     "kv_preload_bytes": MOVING,
     "engine_answers": STREAMING,
     "engine_state_used_ratio": STREAMING,
-    "video_frames": VIDEO,
-    "video_evidence_age_seconds": VIDEO,
 }
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -136,6 +134,14 @@ async def unacknowledged(caller: Caller) -> None:
     await caller.ended(name)
 
 
+async def with_a_camera(caller: Caller) -> None:
+    """A frame is looked at, and told to an answer."""
+    await opt_in(caller, report=True)
+    await look(caller, 1)
+    await caller.ended(await caller.ask("what do you see"))
+    await caller.update({"extensions": {"video": None}})
+
+
 async def with_a_backlog(server: Server, caller: Caller) -> Samples:
     """A scrape that met input which nobody had heard yet; it may be heard before the scrape, on a busy machine."""
     spec = next(spec for spec in SPECS if spec.name == "input_backlog_seconds")
@@ -150,8 +156,8 @@ async def with_a_backlog(server: Server, caller: Caller) -> Samples:
 
 @pytest.mark.asyncio
 async def test_a_conversation_feeds_every_family(serve: OpenServer):
-    async with serve(scheduler__max_sessions=1) as server:
-        url = f"{server.address.ws}?extensions=playback"
+    async with serve(**EYES, scheduler__max_sessions=1) as server:
+        url = f"{with_video(server)},playback"
         async with calling(url) as caller:
             with pytest.raises(InvalidStatus):
                 async with calling(url):
@@ -162,6 +168,7 @@ async def test_a_conversation_feeds_every_family(serve: OpenServer):
             await caller.ended(name)
             await follow(caller, name, final=True)
             await interrupted(caller)
+            await with_a_camera(caller)
             await unacknowledged(caller)
             await caller.send("nonsense")
             await caller.fence()
@@ -187,3 +194,9 @@ async def test_a_conversation_feeds_every_family(serve: OpenServer):
         if count
     }
     assert origins == {"client_ack", "server_estimate"}
+    kept = {
+        labels["reason"]
+        for labels, count in after[f"{PREFIX}_video_frames_total"]
+        if count and labels["kept"] == "yes"
+    }
+    assert kept

@@ -18,8 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 Event = dict[str, Any]
 
 MAX_FRAME = 256 * 1024
-OURS = frozenset({"playback.acknowledged", "playback.mute", "playback.play"})
-"""Events of our extension: the stock types do not know them."""
+OURS = frozenset(
+    {
+        "playback.acknowledged", "playback.mute", "playback.play", "input_image_buffer.cleared", "input_image_buffer.seen",
+    }
+)  # fmt: skip
+"""Events of our extensions: the stock types do not know them."""
 ENDED = frozenset({"completed", "cancelled", "failed", "incomplete"})
 FREE_OF_RESPONSE_LIFE = ("output_audio_buffer.", "playback.")
 """Events that may name a response after its end: it may still be playing."""

@@ -1,14 +1,13 @@
-"""What a client chose and sent of the camera, in the core's words."""
+"""What a client chose of the camera, in the core's words."""
 
 from __future__ import annotations
 
 import pytest
 
-from session_server.core import events, settings
-from session_server.protocol import client_events as wire
+from session_server.core import settings
 from session_server.protocol.extensions import Extensions, Video, Vision
 from session_server.protocol.session_config import SessionConfig, voices
-from session_server.runtime.intents import core_event, core_settings
+from session_server.runtime.intents import core_settings
 
 pytestmark = pytest.mark.unit
 
@@ -29,11 +28,3 @@ def test_a_session_without_responses_has_nobody_who_looks():
     config = SessionConfig(type="transcription", extensions=Extensions(video=VIDEO))
     assert config.video is None
     assert core_settings(config, VOICES).video is None
-
-
-def test_clearing_the_frames_keeps_the_clients_id():
-    def no_id(prefix: str) -> str:
-        raise AssertionError(prefix)
-
-    event = core_event(wire.InputImageClear("mine"), no_id, lambda item: 24_000)
-    assert event == events.FramesCleared("mine")

@@ -192,11 +192,14 @@ async def calling(
     query: str = "",
     lawful: bool = True,
     microphone: Microphone | None = None,
+    camera: MediaStreamTrack | None = None,
 ) -> AsyncIterator[RtcCaller]:
     """Call the server, and read `session.created`. At the end hang up, and check the events that came."""
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     caller = RtcCaller(peer, peer.createDataChannel("oai-events"), microphone)
     peer.addTrack(caller.microphone)
+    if camera is not None:
+        peer.addTrack(camera)
     readers: list[asyncio.Task[None]] = []
     peer.on("track", lambda t: readers.append(asyncio.ensure_future(caller.listen(t))))
     try:
