@@ -88,6 +88,7 @@ def test_cameras_that_are_off_change_nothing_but_who_is_told_apart():
     assert off == plain
 
 
+@pytest.mark.timeout(300)
 def test_looks_give_way_so_that_the_sound_of_the_others_hardly_suffers():
     spec = replace(SMALL, seconds=150.0, sessions=6)
     runs = {
@@ -118,6 +119,7 @@ def test_eyes_that_are_too_slow_are_asked_less_often():
     assert kept[1] < 0.6 * kept[0]
 
 
+@pytest.mark.timeout(900)
 def test_an_hour_of_video_at_30_fps_is_bounded():
     """No queue, history or memory grows, and evidence is never old without the answer's knowing."""
     workload = replace(filming("pan", 1.0, fps=30.0), turns=0.0)

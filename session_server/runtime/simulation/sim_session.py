@@ -229,15 +229,18 @@ class SimSession:
             self._camera.want()
 
     def _count(self, action: actions.Count, now: int) -> None:
-        if self.camera_records is not None and action.name == "video_frames":
-            self.camera_records.frames[action.label or ""] += 1
+        records = self.camera_records
+        if records is None:
+            return
+        if action.name == "video_frames":
+            records.frames[action.label or ""] += 1
+        elif action.name == "video_evidence_age_seconds":
+            records.ages_ms.append(round(action.value * 1000))
 
     def _generate(self, action: actions.StartGeneration, now: int) -> None:
         if self.camera_records is not None:
             view = next((m.camera for m in reversed(action.messages) if m.camera), None)
-            if view is not None and view.report:
-                self.camera_records.ages_ms.append(view.age_ms)
-            elif view is not None:
+            if view is not None and not view.report:
                 self.camera_records.without += 1
         self._command(action, now)
 
