@@ -24,7 +24,7 @@ def test_the_version_is_the_one_that_the_engines_are_written_for():
 @pytest.mark.parametrize("family", [QWEN3, QWEN2_5], ids=lambda family: family.title)
 def test_the_classes_of_the_parts_are_there(family: Family):
     module = importlib.import_module(family.module)
-    for part in (family.thinker, family.talker, family.vocoder):
+    for part in (family.vision, family.thinker, family.talker, family.vocoder):
         assert hasattr(module, part.kind)
 
 
@@ -36,6 +36,20 @@ def test_the_lengths_of_heard_sounds_can_be_asked_for():
         inspect.signature(Qwen2_5OmniAudioEncoder._get_feat_extract_output_lengths).parameters
     ) == ["self", "input_lengths"]
     assert len(inspect.signature(qwen3._get_feat_extract_output_lengths).parameters) == 2
+
+
+def test_pictures_are_cut_without_torchvision_and_looked_at_by_grids():
+    from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniVisionEncoder
+    from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as cutting
+    from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as qwen3
+
+    cut = cutting.Qwen2VLImageProcessorPil()
+    assert set(cut.size) == {"shortest_edge", "longest_edge"}
+    assert (cut.patch_size, cut.merge_size) == (14, 2)
+    for tower in (Qwen2_5OmniVisionEncoder, qwen3.Qwen3OmniMoeVisionEncoder):
+        assert "grid_thw" in inspect.signature(tower.forward).parameters
+    reads = inspect.signature(qwen3.Qwen3OmniMoeThinkerTextModel.forward).parameters
+    assert {"visual_pos_masks", "deepstack_visual_embeds", "position_ids"} <= set(reads)
 
 
 def test_the_denoiser_is_made_of_the_modules_that_are_called_one_by_one(folders, tmp_path):
