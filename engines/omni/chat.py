@@ -188,9 +188,8 @@ class Chat:
         """The job's prompt in at most `room` tokens. Raises ValueError when the last message alone is longer."""
         prompt = self._message("system", self._system(job))
         opening = self.opening("user" if job.warm else "assistant")
-        messages = [self._render(message) for message in job.messages]
+        messages, can_open = self._units(job.messages)
         left = room - len(prompt) - len(opening)
-        can_open = [opens(message) for message in job.messages]
         kept = messages[first_kept([len(m) for m in messages], left, can_open) :]
         for message in kept:
             prompt.join(message)
@@ -198,6 +197,22 @@ class Chat:
         if len(prompt) > room:
             raise ValueError(f"the prompt has {len(prompt)} tokens, there is room for {room}")
         return prompt
+
+    def _units(self, messages: Sequence[ChatMessage]) -> tuple[list[Prompt], list[bool]]:
+        """What is kept or dropped as a whole, and whether a conversation may begin with it. What the camera shows goes with the user's
+        words before it."""
+        units: list[Prompt] = []
+        can_open: list[bool] = []
+        asked = False
+        for message in messages:
+            rendered = self._render(message)
+            if asked and message.camera is not None:
+                units[-1].join(rendered)
+            else:
+                units.append(rendered)
+                can_open.append(opens(message))
+            asked = message.role == "user" and message.kind == "message"
+        return units, can_open
 
     def opening(self, role: str) -> list[int]:
         return [self._start, *self.encode(f"{role}\n")]

@@ -1,6 +1,7 @@
 """What an Omni thinker makes of pictures is what transformers makes of them: read in parts, after a warm beginning, in any company."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from engines.base import (  # noqa: E402
+    CameraView,
     ChatMessage,
     EmbeddedPicture,
     JobKey,
@@ -164,6 +166,22 @@ def test_a_newer_frame_of_the_camera_leaves_what_precedes_it_known(idle):
     newer = thought(thinks, "new", job(new), "camera")
     assert 60 < newer.end.cached_tokens < newer.end.prompt_tokens - new.tokens
     assert newer.texts == thought(thinks, "alone", job(new), "alone").texts
+
+
+def test_a_spoken_question_is_not_trimmed_before_the_frame_that_it_is_about(idle):
+    eyes, thinks, _ = idle
+    seen = embedded(eyes, *(painted(n, 230, 130) for n in range(40, 48)))
+    shows = ChatMessage("user", f"[Camera, now: {seen[-1].mark}]", images=seen[-1:])
+    shows = replace(shows, camera=CameraView(None, 0.1))
+    old = tuple(ChatMessage("user", "x" * 40) for _ in range(9))
+    job = ThinkJob("", (*old, ChatMessage("user", "", audio=sound(4.0, 3)), shows))
+    chat = thinks._loaded.chat
+    lengths = [len(chat.render(ThinkJob("", job.messages[n:]), 5000)) for n in (0, 9, 10)]
+    # room for the frame alone by the rule of trimming, which drops two thirds at a time
+    prompt = chat.render(job, lengths[1] + 30)
+    assert len(prompt) < lengths[0]
+    assert prompt.sounds
+    assert prompt.pictures
 
 
 def test_a_batch_with_and_without_pictures_is_each_answer_alone(idle):
