@@ -8,7 +8,8 @@ Owns the frames of one connection from upgrade to close. Invariants:
   everything of a response but that one frame.
 * The outbox is bounded in bytes and in time. At either bound the queue is given up and the connection closes
   with 1013; the peer has `close_wait_s` to read what the kernel holds, then the socket is aborted.
-* A flood leaves room for all others: the loop turns between a peer's frames, pings included (`loop_turns`).
+* A flood leaves room for all others: the loop turns between a peer's frames, pings included (`loop_turns`), and between large
+  reads of its bytes, whatever is in them (`read_turns`).
 * Our own standstill is not counted against the peer: a frame that waited for us still gets `_GRACE_S` of the peer's time.
 * Whatever ends the connection, the endpoint hears `on_closed` exactly once, and no task or socket is left.
 
@@ -29,6 +30,7 @@ from aiohttp import WSMsgType, web
 
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.loop_turns import LoopTurns
+from session_server.transports.read_turns import take_turns
 
 _log = logging.getLogger(__name__)
 
@@ -219,6 +221,7 @@ async def serve_websocket(
     if transport is None:
         return
     _tune(transport, limits)
+    take_turns(transport)
     outbox = WebSocketOutbox(response, limits)
     endpoint: Endpoint | None = None
     writer: asyncio.Task[None] | None = None

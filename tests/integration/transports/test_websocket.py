@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from session_server.transports.base import Endpoint, Outbox
+from session_server.transports.read_turns import LARGE_BYTES
 from session_server.transports.websocket import (
     WebSocketLimits,
     serve_websocket,
@@ -364,6 +367,36 @@ async def test_a_flood_of_pings_lets_the_loop_turn_between_any_two(monkeypatch):
         await until(lambda: len(seen) == 500)
         assert len(endpoint.frames) == 500
     assert len(set(seen)) == 500
+
+
+@pytest.mark.asyncio
+async def test_a_flood_of_empty_continuations_lets_the_loop_turn_between_any_two_reads(monkeypatch):
+    """Of a message that never ends nothing reaches the reader; uvloop had eight megabytes parsed in one turn."""
+    turns = 0
+    parsed: Counter[int] = Counter()
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    data_received = RequestHandler.data_received
+
+    def counted(self: RequestHandler, data: bytes) -> None:
+        parsed[turns] += len(data)
+        data_received(self, data)
+
+    flood = b"\x00\x80abcd" * (1 << 20)
+    async with serving(WebSocketLimits()) as (url, endpoints), connect(url) as client:
+        endpoint = await first(endpoints)
+        monkeypatch.setattr(RequestHandler, "data_received", counted)
+        turn()
+        client.transport.write(b"\x01\x80abcd")
+        client.transport.write(flood)
+        client.transport.write(b"\x80\x81\0\0\0\0x")
+        await until(lambda: endpoint.frames == ["x"])
+    assert sum(parsed.values()) > len(flood)
+    assert max(parsed.values()) <= 256 * 1024 + 32 * LARGE_BYTES
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,66 @@
+"""How much of one peer's bytes is parsed in one turn of the event loop.
+
+uvloop reads a socket up to 32 times in a turn, 256 KiB each. Where those hold nothing that a reader is given (the empty continuation
+frames of a message that never ends), aiohttp parses 8 MiB at once, and all other sessions stand still for 0.1 s of CPU time.
+So after each large read the socket is left alone until the next turn. Small reads, as of a client that speaks, cost nothing more.
+
+`take_turns` puts a protocol of ours in front of the connection's own; both sides are asyncio's public interface. Invariant: whoever is
+behind may stop and go on with reading as before: it stops only while it is given bytes, when we have not stopped it; and bytes that come
+although we have stopped say that it went on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import cast
+
+LARGE_BYTES = 16 * 1024
+
+
+def take_turns(transport: asyncio.Transport) -> None:
+    """From now on, for this connection."""
+    behind = cast("asyncio.Protocol", transport.get_protocol())
+    transport.set_protocol(_Turns(transport, behind))
+
+
+class _Turns(asyncio.Protocol):
+    def __init__(self, transport: asyncio.Transport, behind: asyncio.Protocol) -> None:
+        self._transport = transport
+        self._behind = behind
+        self._loop = asyncio.get_running_loop()
+        self._going_on: asyncio.Handle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._forget()
+        self._behind.data_received(data)
+        transport = self._transport
+        if len(data) < LARGE_BYTES or transport.is_closing() or not transport.is_reading():
+            return
+        with suppress(RuntimeError):  # uvloop's, where the transport closes
+            transport.pause_reading()
+            self._going_on = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = None
+        if not self._transport.is_closing():
+            with suppress(RuntimeError):
+                self._transport.resume_reading()
+
+    def _forget(self) -> None:
+        if self._going_on is not None:
+            self._going_on.cancel()
+            self._going_on = None
+
+    def eof_received(self) -> bool | None:
+        return self._behind.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        self._behind.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._behind.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._behind.resume_writing()
