@@ -71,7 +71,8 @@ class Turn:
 
     def nouns(self) -> set[str]:
         """What the answer says to be there."""
-        sure = re.sub(r"There may be [^.]*\.|I do not see [^.]*\.", "", self.said).lower()
+        unsaid = r"There may [^.]*\.|I (do|did) not see [^.]*\.|The main colours? [^.]*\."
+        sure = re.sub(unsaid, "", self.said).lower()
         sure = _PEOPLE.sub("person", re.sub(r'it says: [^.]*\.|"[^"]*"', "", sure))
         return set(_NAMES.findall(sure))
 
