@@ -9,7 +9,8 @@ Owns the looks of one session: one under way, and the newest taken frame waiting
   under load it is not.
 * Where the evidence for an answer is older than `camera_fresh_ms`, one frame is forced, and the answer waits for it, for
   `camera_wait_ms` at most.
-* A look belongs to an epoch of the default lane: speech that stops an answer drops the look that was begun before it.
+* A look belongs to an epoch of the default lane: what stops an answer drops the look under way, but for one that was begun since the
+  user began to speak, which is of the new turn.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ class _Look:
     frame: FrameTaken
     read: bool
     began_ns: int
-    epoch: int
 
 
 class Camera:
@@ -69,6 +69,8 @@ class Camera:
         self._halvings = 0
         self._quick = 0
         self._speaks = False
+        self._spoke_ns = 0
+        """When the user began to speak."""
         self._epoch = 1
 
     @property
@@ -139,7 +141,7 @@ class Camera:
             read = frame.reason == FORCED and self._read_forced and not self._halvings
         self._context.emit(ForgetFrames(frame.frame))
         work = self._works.look_at_frame(frame.frame, read)
-        self._look = _Look(work.id, frame, read, self._context.now, self._epoch)
+        self._look = _Look(work.id, frame, read, self._context.now)
 
     def seen(self, work: Work, event: PictureSeen) -> None:
         """A look has brought something."""
@@ -206,11 +208,10 @@ class Camera:
         """Whether the user speaks now, and the default lane's epoch: after every event."""
         if epoch != self._epoch:
             self._epoch = epoch
-            if self._look is not None:
-                self._look_again()
+            self._drop_old_look()
         if speaks == self._speaks:
             return
-        self._speaks = speaks
+        self._speaks, self._spoke_ns = speaks, self._context.now
         if not self.is_on:
             return
         self._set_rate()
@@ -219,8 +220,11 @@ class Camera:
         if speaks and (newest is None or self.window.age_ms(newest) > half_fresh):
             self._want(read=True)
 
-    def _look_again(self) -> None:
-        """The look that is under way was begun before the speech that stopped an answer."""
+    def _drop_old_look(self) -> None:
+        """An answer was stopped: the look that is under way was begun for the time before."""
+        look = self._look
+        if look is None or (self._speaks and look.began_ns >= self._spoke_ns):
+            return
         self._context.count("stale_outputs", "vision")
         self._stop_look()
         self._go_on()

@@ -186,6 +186,20 @@ def test_a_barge_in_drops_the_look_of_before_and_asks_for_a_new_frame():
     assert cam.session._camera.window.newest() is None
 
 
+def test_a_barge_in_keeps_the_look_of_its_own_turn():
+    """What the user is about to ask of was looked at as they began to speak, and thrown away 250 ms later."""
+    cam = Cam(SERVER_VAD, NO_DRAFTS)
+    cam.answering()
+    cam.look_ms = 600
+    cam.speak(160)
+    assert len(cam.take(a.WantFrame)) == 1
+    cam.frame("a cup", "cup", reason="forced")
+    cam.speak(640)
+    assert len(cam.take(a.RaiseFence)) == 1
+    assert cam.counted("stale_outputs", "vision") == 0
+    assert cam.session._camera.window.newest().text == "a cup"
+
+
 # -- rates
 
 
