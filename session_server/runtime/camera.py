@@ -196,10 +196,9 @@ class Camera:
             return
         if not self._busy:
             now, waiting, passed = self._clock.now(), self._waiting, self._passed
-            if waiting is not None:
-                if self._hurries or now >= self._rested_ns:
-                    self._waiting, self._in_gate = None, waiting
-                    self._judge(waiting, None, now)
+            if waiting is not None and (self._hurries or now >= self._rested_ns):
+                self._waiting, self._in_gate = None, waiting
+                self._judge(waiting, None, now)
             elif passed is not None and (self._wanted or self._is_due(passed, now)):
                 self._judge(passed.came, passed.grid, now)
         self._arm()
@@ -222,7 +221,7 @@ class Camera:
     def _judged(self, epoch: int, found: _Judged | BaseException) -> None:
         self._busy = False
         now = self._clock.now()
-        self._rested_ns = now + REST * (now - self._began_ns)
+        self._rested_ns = max(self._rested_ns, now + REST * (now - self._began_ns))
         if epoch == self._epoch:
             self._end(found)
         self._go_on()
@@ -308,7 +307,7 @@ class Camera:
         if not self._busy:
             if self._waiting is not None:
                 dues.append(self._rested_ns)
-            elif self._passed is not None and self._passed.verdict is Verdict.RATE:
+            if self._passed is not None and self._passed.verdict is Verdict.RATE:
                 dues.append(self._due_ns())
         self._timer.set(min(dues, default=None))
 
