@@ -6,7 +6,7 @@ talker's codes the vocoder. Real time and real engines; no bar is on time.
 
 import random
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,16 +14,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from session_server.config import load
 from session_server.runtime.server import Server
 from tests.integration.engines_omni.kinds import QWEN3, Kind
-from tests.integration.server.caller import Event, calling
-from tests.integration.server.conftest import until, until_intact
+from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
+from tests.integration.server.caller import calling
+from tests.integration.server.conftest import until
 from tests.integration.server.interruptions import interrupted_turn, turn
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]
 
-DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
 ENDED = "completed"
 """A model of random weights never ends by itself: its answers reach `max_tokens`, our own limit, which is no incomplete answer."""
 
@@ -44,41 +43,19 @@ def small(kind: Kind) -> dict[str, dict[str, object]]:
 
 @asynccontextmanager
 async def serving(kind: Kind, options: dict, **more: object) -> AsyncIterator[Server]:
-    flags: dict[str, object] = {
-        "server.host": "127.0.0.1",
-        "server.port": 0,
-        "server.close_wait_s": 0.5,
-        "observability.loop_lag_ms": 60_000,
-        "core.first_output_ms": 120_000,
-        "core.output_gap_ms": 120_000,
-    }
-    flags |= more
+    flags = dict(more)
     for stage, own in small(kind).items():
         flags[f"graph.stages.{stage}.step_limit_s"] = 120.0
         for name, value in {**options, "device": "cpu", **own}.items():
             flags[f"graph.stages.{stage}.options.{name}"] = value
-    server = Server(load(kind.config, flags=flags).config)
-    await server.start()
-    try:
+    async with served_patiently(kind.config, flags) as server:
         yield server
-        await until(lambda: len(server.registry) == 0)
-        await until_intact(server)
-    finally:
-        await server.stop()
 
 
 @pytest.fixture
 def engines(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list:
     """Those that a server makes."""
-    made: list = []
-    for module in kind.modules:
-
-        def create(*args: object, make: Callable[..., object] = module.create) -> object:
-            made.append(make(*args))
-            return made[-1]
-
-        monkeypatch.setattr(module, "create", create)
-    return made
+    return keep_engines(monkeypatch, kind.modules)
 
 
 async def test_a_spoken_turn_is_heard_and_answered_in_speech(kind, options):

@@ -5,7 +5,7 @@ Real time and real engines; no bar is on time.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,11 +16,11 @@ pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 from engines.base import GroupSize, JobKey
 from engines.vllm_omni import talker, thinker, wave
 from engines.vllm_omni.thinker import TALKER, OmniThinker
-from session_server.config import load
 from session_server.runtime.server import Server
 from tests.integration.engines_vllm_omni.conftest import TOKENS, UNIT, all_free
-from tests.integration.server.caller import Caller, Event, calling
-from tests.integration.server.conftest import until, until_intact
+from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
+from tests.integration.server.caller import Caller, calling
+from tests.integration.server.conftest import until
 from tests.integration.server.interruptions import interrupted_turn, turn
 
 pytestmark = [
@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
 POINTS = 20
 FRAMES = 160
 """Of an answer: more than any lead."""
@@ -40,12 +39,6 @@ SAMPLES = FRAMES * UNIT - 555
 @asynccontextmanager
 async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
     flags: dict[str, object] = {
-        "server.host": "127.0.0.1",
-        "server.port": 0,
-        "server.close_wait_s": 0.5,
-        "observability.loop_lag_ms": 60_000,
-        "core.first_output_ms": 120_000,
-        "core.output_gap_ms": 120_000,
         "graph.stages.thinker.step_limit_s": 120.0,
         "graph.stages.thinker.options.stages.talker.devices": "0",
         "graph.stages.thinker.options.stages.code2wav.devices": "0",
@@ -54,14 +47,8 @@ async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
     }
     for name, value in {**options, "max_frames": FRAMES}.items():
         flags[f"graph.stages.thinker.options.{name}"] = value
-    server = Server(load(Path("configs/qwen3-omni-vllm.yaml"), flags=flags).config)
-    await server.start()
-    try:
+    async with served_patiently(Path("configs/qwen3-omni-vllm.yaml"), flags) as server:
         yield server
-        await until(lambda: len(server.registry) == 0)
-        await until_intact(server)
-    finally:
-        await server.stop()
 
 
 @pytest.fixture
@@ -82,15 +69,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list:
     """Those that a server makes."""
-    made: list = []
-    for module in (thinker, talker, wave):
-
-        def create(*args: object, make: Callable[..., object] = module.create) -> object:
-            made.append(make(*args))
-            return made[-1]
-
-        monkeypatch.setattr(module, "create", create)
-    return made
+    return keep_engines(monkeypatch, (thinker, talker, wave))
 
 
 async def is_held_for_a_listener_who_stands_still(caller: Caller, engine: OmniThinker) -> None:
