@@ -36,6 +36,8 @@ from session_server.transports.base import Outbox
 
 _EYES = {
     "cpu.picture_detector": Vision("detector", classes=80, ocr=True),
+    "omni.qwen2_5_vision": Vision("model"),
+    "omni.qwen3_vision": Vision("model"),
     "sim.vision": Vision("simulation"),
 }
 """By engine; of another one clients learn the name."""
