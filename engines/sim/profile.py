@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +131,6 @@ class Profile:
     def streams_text(self) -> bool:
         """The talker speaks while the text is being written; there is no codec stage."""
         return Stage.CODEC not in self.stages
-
-    def without_jitter(self) -> Profile:
-        return replace(self, jitter_sigma=0.0, spike_every=0)
 
 
 _KEYS = {

@@ -1,6 +1,6 @@
-"""What a step costs, learned while serving: mean and P90 of step time per (stage, batch, units).
+"""What a step costs, learned while serving: P90 of step time, and its work, per (stage, batch, units).
 
-Batch and units are put into power-of-two buckets. The mean is an exponential average; P90 is tracked by an
+Batch and units are put into power-of-two buckets. P90 is never below the mean, an exponential average, and tracked by an
 asymmetric step (up by 9 parts when a sample lies above, down by 1 part when below). An unseen bucket is
 answered by the nearest one that has been seen. *Work* is what a step takes of a processor or device, without waiting for
 it: where stages share cores a step lasts longer than its work, and the load is the work. Times are nanoseconds.
@@ -82,10 +82,6 @@ class CostModel:
     def version(self, stage: str) -> int:
         """Another one whenever something was learned about the stage."""
         return self._observed.get(stage, 0)
-
-    def mean_ns(self, stage: str, batch: int, units: int, prior_ns: int = 0) -> int:
-        cost = self._find(stage, batch, units)
-        return prior_ns if cost is None else int(cost.mean)
 
     def per_job_ns(self, stage: str, batch: int, units: int) -> float:
         """Work of a step over its batch, at the batch size nearest to `batch` that was seen; 0: nothing was."""

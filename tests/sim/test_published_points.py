@@ -17,6 +17,7 @@ from engines.sim.profile import Profile, Table
 from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.replica import Replica
 from session_server.runtime.simulation.request_loop import Request, RequestLoop
+from tests.sim.small_machine import exact_machine
 
 pytestmark = pytest.mark.sim
 
@@ -81,7 +82,7 @@ def test_stage_times_of_the_report_add_up(
 ) -> None:
     """Constants in, sum out: host and scheduler add nothing of their own."""
     front, thinker, talker, codec = stages_ms
-    profile = find_profile("qwen3-omni-h200").without_jitter()
+    profile = exact_machine()
     costs = dict(profile.stages)
     costs[Stage.THINKER] = dataclasses.replace(
         costs[Stage.THINKER], prefill_floor_ms=thinker, prefill_per_token_ms=0.0

@@ -10,8 +10,9 @@ from engines.base import Stage, StepRequest, StepResult
 from engines.sim.scripted import ScriptedTalker
 from session_server.media import NS_PER_S
 from session_server.runtime.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
-from session_server.runtime.simulation import SimulationSpec, find_profile
+from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica
+from tests.sim.small_machine import exact_machine
 
 pytestmark = pytest.mark.sim
 
@@ -22,7 +23,7 @@ class Bench:
     """One answer of 40 tokens (12 s) by a talker whose step number `stalls_at` takes 3 s more."""
 
     def __init__(self, stalls_at: int) -> None:
-        profile = find_profile("qwen3-omni-h200").without_jitter()
+        profile = exact_machine()
         self.replica = Replica(
             SimulationSpec(sessions=1, seconds=60.0, warm_up_s=1.0), profile, 0, 1
         )

@@ -19,8 +19,9 @@ from session_server.runtime.messages import (
     ToSession,
     UserSpeaks,
 )
-from session_server.runtime.simulation import SimulationSpec, find_profile
+from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica
+from tests.sim.small_machine import exact_machine
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class ThinkerBench:
     asked: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        profile = find_profile("qwen3-omni-h200").without_jitter()
+        profile = exact_machine()
         kv = dataclasses.replace(profile.kv, host_gb=self.host_gb, h2d_gb_per_s=self.h2d_gb_per_s)
         spec = SimulationSpec(
             sessions=1, seconds=3600.0, warm_up_s=0.0, kv_pool_tokens=self.pool_tokens

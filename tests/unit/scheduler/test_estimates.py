@@ -26,13 +26,13 @@ def test_buckets_are_powers_of_two():
 
 def test_costs_follow_what_is_measured():
     costs = CostModel()
-    assert costs.mean_ns("codec", 1, 8, prior_ns=7) == 7
+    assert costs.p90_ns("codec", 1, 8, prior_ns=7) == 7
     for _ in range(100):
         costs.observe("codec", 1, 8, 10 * MS)
-    assert costs.mean_ns("codec", 1, 8) == pytest.approx(10 * MS)
+    assert costs.p90_ns("codec", 1, 8) == pytest.approx(10 * MS)
     for _ in range(100):
         costs.observe("codec", 1, 8, 30 * MS)
-    assert costs.mean_ns("codec", 1, 8) == pytest.approx(30 * MS, rel=0.01)
+    assert costs.p90_ns("codec", 1, 8) == pytest.approx(30 * MS, rel=0.1)
 
 
 def test_p90_lies_above_nine_of_ten_steps():
@@ -40,7 +40,6 @@ def test_p90_lies_above_nine_of_ten_steps():
     for i in range(2000):
         costs.observe("thinker", 4, 1, (50 if i % 20 == 0 else 10 + i % 7) * MS)
     p90 = costs.p90_ns("thinker", 4, 1)
-    assert costs.mean_ns("thinker", 4, 1) <= p90
     assert 14 * MS <= p90 <= 30 * MS
 
 
@@ -66,8 +65,8 @@ def test_an_unseen_size_is_answered_by_the_nearest():
     costs = CostModel()
     costs.observe("talker", 1, 1, 5 * MS)
     costs.observe("talker", 16, 1, 40 * MS)
-    assert costs.mean_ns("talker", 2, 1) == 5 * MS
-    assert costs.mean_ns("talker", 9, 1) == 40 * MS
+    assert costs.p90_ns("talker", 2, 1) == 5 * MS
+    assert costs.p90_ns("talker", 9, 1) == 40 * MS
     assert costs.per_job_ns("talker", 16, 1) == 2.5 * MS
     assert costs.per_job_ns("vocoder", 1, 1) == 0
 
