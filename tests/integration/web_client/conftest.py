@@ -74,7 +74,7 @@ class ServerInAThread:
 
     def __enter__(self) -> ServerInAThread:
         self._thread.start()
-        server = self._ready.get(timeout=60)
+        server = self._ready.get(timeout=240)
         if isinstance(server, BaseException):
             raise server
         self.server = server
