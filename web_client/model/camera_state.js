@@ -84,12 +84,24 @@ export class CameraState {
     if (this.server === 'looks') this.limits = limits;
   }
 
-  /** Whether an `error` event is the answer to our asking: null, `camera_blind` or `camera_refused`. */
+  /** Whether an `error` event is the answer to our asking: null, `camera_blind`, `camera_refused`, or `rate`: the server looks, but never
+   * so often. */
   refusal({ code = '', param = '', event_id: eventId = '' }) {
     const ours = param?.startsWith('session.extensions.video') || (eventId ?? '').startsWith('camera_');
     if (this.server === 'none' || !(ours || code === 'unsupported_extension')) return null;
+    if (param === 'session.extensions.video.max_fps') return 'rate';
     const blind = code === 'unsupported_extension' || param === 'session.extensions.video' || param === 'session.extensions';
     return blind ? 'camera_blind' : 'camera_refused';
+  }
+
+  /** Whether what is seen can be told in words; some models see for themselves. */
+  get inWords() {
+    return this.limits?.vision?.kind !== 'model';
+  }
+
+  /** How many pictures a second are sent: as many as the user wants, and no more than the server looks at. */
+  rate(settings) {
+    return Math.min(settings.cameraRate, this.limits?.max_fps ?? Infinity);
   }
 
   // -- what it is called
@@ -124,10 +136,10 @@ export function stateInWords(state, source) {
   return `${name}: ${WORDS[state]}`;
 }
 
-/** `session.extensions.video` of an update; null: do not look. */
-export function videoOf(settings, on) {
-  if (!on) return null;
-  return { max_fps: settings.cameraRate, report: true, commentary: settings.commentary };
+/** `session.extensions.video` of an update that asks the server to look. `rated`: with the user's rate; else the server chooses. */
+export function videoOf(settings, rated = true) {
+  const video = { report: true, commentary: settings.commentary };
+  return rated ? { max_fps: settings.cameraRate, ...video } : video;
 }
 
 /** Constraints for getUserMedia or getDisplayMedia. The preview runs faster than what is sent. */

@@ -62,9 +62,10 @@ export class Sight {
     return this.text === null || now - this.text.at > TEXT_MS ? null : this.text;
   }
 
-  /** What was seen, in words; '' if nothing was. */
-  words(now) {
+  /** What was seen, in words; '' if nothing was. `inWords` false: the model sees for itself, and says nothing of it. */
+  words(now, inWords = true) {
     if (this.newest === null) return '';
+    if (!inWords) return 'The model looked at the picture itself; what it saw is not known in words.';
     if (this.dark) return 'The picture is dark or covered; nothing can be made out.';
     const { objects, colours, light } = this.newest;
     const sure = counted(objects.filter((one) => one.sure).map((one) => one.kind));
@@ -80,8 +81,8 @@ export class Sight {
   }
 
   /** What a screen reader should say now, or null: things and text that are news, not too often. */
-  news(now) {
-    if (this.newest === null || now - this.toldAt < NEWS_MS) return null;
+  news(now, inWords = true) {
+    if (this.newest === null || !inWords || now - this.toldAt < NEWS_MS) return null;
     const text = this.read(now);
     const sure = counted(this.newest.objects.filter((one) => one.sure).map((one) => one.kind));
     const lines = text?.lines ?? [];
@@ -93,9 +94,7 @@ export class Sight {
   }
 }
 
-const later = (ms) => (ms < 1000 ? '' : ` (${inSeconds(ms)} before)`);
-
-export const inSeconds = (ms) => (ms < 1000 ? 'less than 1 s' : `${Math.round(ms / 1000)} s`);
+const later = (ms) => (ms < 1000 ? '' : ` (${Math.round(ms / 1000)} s before)`);
 
 /** An age in words. */
 export const ageInWords = (ms) => (ms < 1000 ? 'now' : `${Math.round(ms / 1000)} s ago`);

@@ -90,9 +90,9 @@ export class CameraFeed {
     this.state.forgetServer();
   }
 
-  askServer() {
+  askServer(rated = true) {
     if (this.connection === null || !this.state.on) return;
-    const video = videoOf(this.settings, true);
+    const video = videoOf(this.settings, rated);
     this.connection.send({ type: 'session.update', event_id: this.state.askServer(), session: { type: 'realtime', extensions: { video } } });
   }
 
@@ -105,6 +105,10 @@ export class CameraFeed {
     } else if (event.type === 'error') {
       const refused = this.state.refusal(event.error);
       if (refused === null) return false;
+      if (refused === 'rate') {
+        this.askServer(false);
+        return true;
+      }
       if (refused === 'camera_blind') this.state.forgetServer(); // there is nothing to switch off
       this.turnOff(new Fault(refused, event.error.message));
       return true;
@@ -118,7 +122,7 @@ export class CameraFeed {
     const { track } = this.camera;
     const { connection } = this;
     if (connection.takesVideo) void this.byTrack(connection, track);
-    else this.sender = new FrameSender(this.camera, connection, this.settings.cameraRate, this.state.limits.max_bytes ?? Infinity);
+    else this.sender = new FrameSender(this.camera, connection, this.state.rate(this.settings), this.state.limits.max_bytes ?? Infinity);
   }
 
   stopSending() {
@@ -129,7 +133,7 @@ export class CameraFeed {
 
   async byTrack(connection, track) {
     try {
-      await connection.showCamera(track, this.settings.cameraRate);
+      await connection.showCamera(track, this.state.rate(this.settings));
     } catch (error) {
       if (connection === this.connection && track !== null) this.turnOff(new Fault('internal', `${error.name}: ${error.message}`));
     }

@@ -2,7 +2,7 @@
 
 import { stateInWords } from '../model/camera_state.js';
 import { placed, sameShape, shownPart } from '../model/overlay.js';
-import { ageInWords, inSeconds } from '../model/sight.js';
+import { ageInWords } from '../model/sight.js';
 import { canShare } from '../video/camera.js';
 import { find } from './dom.js';
 
@@ -62,10 +62,10 @@ export class CameraView {
     const words = stateInWords(state.state(now, this.sight.dark, document.hidden), state.source);
     say('#camera-state', words);
     if (!state.on) return;
-    const seen = this.sight.words(now);
+    const seen = this.sight.words(now, state.inWords);
     say('#seen-words', seen === '' && state.sends ? 'Nothing was looked at yet.' : seen);
     say('#seen-age', this.age(now));
-    const news = this.sight.news(now);
+    const news = this.sight.news(now, state.inWords);
     if (news !== null) find('#camera-announcer').textContent = news;
     this.boxes(overlay ? this.sight.overlay(now) : { objects: [], strength: 0 });
   }
@@ -76,7 +76,7 @@ export class CameraView {
     const { change, heartbeat, forced } = this.sight.counts;
     const text = this.sight.read(now);
     const read = text === null ? 'text not read' : `text read ${ageInWords(now - text.at)}`;
-    return `Picture of ${age < 1000 ? 'now' : `${inSeconds(age)} ago`}; ${read}. Looked at: ${this.sight.looks} (${change} changed, ${heartbeat} after a while, ${forced} for a question).`;
+    return `Newest picture looked at: ${ageInWords(age)}; ${read}. Looked at so far: ${this.sight.looks} (${change} changed, ${heartbeat} after a while, ${forced} for a question).`;
   }
 
   boxes({ objects, strength }) {

@@ -110,7 +110,7 @@ def test_what_the_camera_shows_is_looked_at_and_what_was_seen_lies_over_the_prev
         "dog",
         "cup",
     )
-    page.wait_for_selector("#seen-age:has-text('Looked at: ')")
+    page.wait_for_selector("#seen-age:has-text('Looked at so far: ')")
     page.wait_for_selector("#camera-announcer:has-text('The agent sees: ')", state="attached")
     until(page, f"({PAINTED})() > 100")
     assert running.call(lambda server: frames(server, "yes")) > before
@@ -205,6 +205,23 @@ def test_size_rate_and_leave_to_speak_up_hold_at_once_and_are_remembered(
     page.click("#camera")
     previewed(page)
     until(page, f"document.querySelector('select[name=camera]').value === '{chosen}'")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_server_that_looks_less_often_than_the_user_wants_looks_all_the_same(
+    open_page: Opener, transport: str
+):
+    with serving(graph__stages__vision__engine="sim.vision", video__max_fps=1) as slow:
+        page = open_page(slow.url, transport)
+        page.click("#connect")
+        state(page, *OPEN)
+        page.click("#camera")
+        said(page, LOOKED_AT)
+        page.wait_for_selector("#seen-words:has-text('Seen: ')")
+        assert of_client(page, "client.conversation.session.extensions.video.max_fps") == 1
+        assert page.locator("#camera-fault").is_hidden()
+        page.click("#connect")
+        state(page, "idle")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

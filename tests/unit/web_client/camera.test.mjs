@@ -83,7 +83,8 @@ test('an error is the camera’s only where it answers the question whether the 
   const of = (error) => camera.refusal(error);
   assert.equal(of({ code: 'invalid_value', param: 'session.extensions.video' }), 'camera_blind');
   assert.equal(of({ code: 'unsupported_extension', param: null }), 'camera_blind');
-  assert.equal(of({ code: 'invalid_value', param: 'session.extensions.video.max_fps', event_id: 'camera_1' }), 'camera_refused');
+  assert.equal(of({ code: 'invalid_value', param: 'session.extensions.video.max_fps', event_id: 'camera_1' }), 'rate');
+  assert.equal(of({ code: 'invalid_value', param: 'session.extensions.video.report', event_id: 'camera_1' }), 'camera_refused');
   assert.equal(of({ code: 'server_error', param: null, event_id: 'camera_1' }), 'camera_refused');
   assert.equal(of({ code: 'invalid_value', param: 'session.instructions', event_id: null }), null);
   assert.equal(of({ code: 'server_error' }), null);
@@ -112,14 +113,31 @@ test('faults of cameras and screens have their own words', () => {
 test('the camera’s settings are kept apart from the session’s, and become its extension', () => {
   const settings = restore({ cameraSize: '1280x720', cameraRate: 5, commentary: true, camera: 'abc', overlay: false });
   assert.deepEqual(sessionOf(settings), sessionOf(DEFAULTS));
-  assert.deepEqual(videoOf(settings, true), { max_fps: 5, report: true, commentary: true });
-  assert.equal(videoOf(settings, false), null);
+  assert.deepEqual(videoOf(settings), { max_fps: 5, report: true, commentary: true });
+  assert.deepEqual(videoOf(settings, false), { report: true, commentary: true });
   assert.equal(restore({ cameraSize: '4096x1', cameraRate: 60 }).cameraSize, '640x480');
   assert.equal(restore({ cameraRate: 60 }).cameraRate, 2);
   const wanted = constraintsOf(settings, 'camera');
   assert.deepEqual([wanted.width.ideal, wanted.height.ideal, wanted.deviceId.exact], [1280, 720, 'abc']);
   assert.equal('deviceId' in constraintsOf(DEFAULTS, 'camera'), false);
   assert.equal('deviceId' in constraintsOf(settings, 'screen'), false);
+});
+
+test('no more pictures are sent than the server looks at', () => {
+  const camera = looking();
+  assert.equal(camera.rate({ cameraRate: 5 }), 2);
+  assert.equal(camera.rate({ cameraRate: 1 }), 1);
+});
+
+test('what a model sees by itself is not said to be nothing', () => {
+  const sight = new Sight();
+  sight.take({ reason: 'change', seen: seen([]) }, 0);
+  assert.match(sight.words(0, false), /not known in words/);
+  assert.equal(sight.news(0, false), null);
+  const camera = looking();
+  assert.ok(camera.inWords);
+  camera.granted({ extensions: { video: { ...LIMITS, vision: { kind: 'model' } } } });
+  assert.ok(!camera.inWords);
 });
 
 test('VP8 is offered, with its repair; a browser without it offers what it has', () => {
