@@ -4,7 +4,7 @@ Owns the evidence of one session: the newest few whole, older ones as a line eac
 
 * An evidence holds from the capture of its frame until that of the newest frame that looked like it: its *age* counts from there.
 * The evidence of a turn is the newest with a frame from before the end of its speech, or one that was forced for it.
-* Without a frame for `camera_lost_ms` there is no current picture, and no evidence is told as present.
+* Without a frame for `camera_lost_ms`, or an evidence for `WHOLE_NS`, there is no current picture, and none is told as present.
 
 Positions are samples of the input time line, instants nanoseconds.
 """
@@ -111,7 +111,7 @@ class VideoWindow:
         """The evidence for an answer to speech that ended at `until_sample` (None: to something typed); None: there is no current
         picture."""
         newest = self.newest()
-        if not self.alive or newest is None:
+        if not self.alive or newest is None or self._context.now - newest.holds_ns > WHOLE_NS:
             return None
         for evidence in reversed(self._whole):
             if belongs(evidence.frame, until_sample):

@@ -317,6 +317,19 @@ def test_a_camera_that_is_gone_has_no_current_picture_and_holds_up_nothing():
     assert cam.take(a.WantFrame) == []
 
 
+def test_a_camera_of_which_no_look_succeeds_has_no_current_picture_in_the_end():
+    """What had been seen minutes before was told, with its age, as long as frames came."""
+    cam = Cam()
+    cam.show("a cat", "cat")
+    cam.look_ms = None
+    for _ in range(20):
+        cam.wait(1_000)
+        cam.frame("a dog", "dog")
+    cam.respond()
+    cam.wait(300)
+    assert cam.prompt().content.startswith("[Camera: no current picture; the last one came 20 s")
+
+
 def test_a_client_with_the_extension_that_never_sent_a_frame_has_no_picture():
     cam = Cam()
     cam.typed("What do you see?")
