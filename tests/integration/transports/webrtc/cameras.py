@@ -33,6 +33,7 @@ from session_server.transports.webrtc.offer import read_offer
 from session_server.transports.webrtc.video_decoder import THREAD_NAME, Dropped
 from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.rtc_caller import Microphone, offer_of
+from tests.unit.transports.webrtc.vp8_clip import RGB, grey
 
 LEVELS = (40, 90, 140, 190)
 
@@ -52,14 +53,27 @@ class Camera(MediaStreamTrack):
         loop = asyncio.get_running_loop()
         self._start = loop.time() if self._start is None else self._start
         await asyncio.sleep(max(0.0, self._start + self.count / self.fps - loop.time()))
-        width, height = self.size
-        level = LEVELS[self.count % len(LEVELS)]
-        picture = np.full((height, width, 3), level, np.uint8)
+        picture = self.scene(self.count)
         frame = av.VideoFrame.from_ndarray(picture, "rgb24").reformat(format="yuv420p")
         frame.pts = round(self.count * 90_000 / self.fps)
         frame.time_base = fractions.Fraction(1, 90_000)
         self.count += 1
         return frame
+
+    def scene(self, number: int) -> RGB:
+        return grey(LEVELS[number % len(LEVELS)], *self.size)
+
+
+class Bars(Camera):
+    """Light bars on a dark ground, which stand for a second: what a gate takes for a change, and grey is not."""
+
+    def scene(self, number: int) -> RGB:
+        width, height = self.size
+        picture = np.full((height, width, 3), 30, np.uint8)
+        for bar in range(3):
+            left = (int(number // self.fps) * 37 + bar * 50) % width
+            picture[:, left : left + width // 8] = (230, 60 * bar + 80, 40)
+        return picture
 
 
 class Eye:
