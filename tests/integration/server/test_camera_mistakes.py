@@ -89,6 +89,30 @@ async def test_a_flood_costs_nobody_anything_and_each_frame_is_counted_once(serv
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("ends_by", ["opting out", "clearing", "hanging up"])
+async def test_frames_that_are_given_up_are_counted_once_too(serve: OpenServer, ends_by: str):
+    slow = {**EYES, "graph__stages__vision__options": {"base_s": 0.5, "real_time": True}}
+    async with serve(**slow) as server:
+        async with calling(with_video(server), lawful=False) as caller:
+            await opt_in(caller, max_fps=10)
+            for number in range(12):
+                await caller.send(shot(jpeg(number)))
+                await asyncio.sleep(0.1)
+            await caller.fence()
+            task = task_of(server, caller)
+            if ends_by == "opting out":
+                await caller.update({"extensions": {"video": None}})
+            elif ends_by == "clearing":
+                await caller.answers_to({"type": "input_image_buffer.clear"})
+            else:
+                caller.hang_up()
+                await until(lambda: not task.wants_video)
+            await until(lambda: sum(counted(server).values()) >= 12)
+        await until(lambda: len(server.registry) == 0)
+        assert sum(counted(server).values()) == 12
+
+
+@pytest.mark.asyncio
 async def test_a_caller_that_vanishes_leaves_no_frame_behind(serve: OpenServer):
     slow = {**EYES, "graph__stages__vision__options": {"base_s": 0.3, "real_time": True}}
     async with serve(**slow) as server:
