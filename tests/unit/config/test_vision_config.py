@@ -8,9 +8,12 @@ import pytest
 from engines.base import Stage
 from engines.model_store import ModelStore
 from engines.registry import factory
+from engines.vision.coco import KINDS
 from session_server.config import load
 from session_server.errors import ModelsMissing
+from session_server.protocol.extensions import VideoOffer, Vision
 from session_server.runtime.models import missing_models, require_models
+from session_server.runtime.session_factory import video_offer
 
 pytestmark = pytest.mark.unit
 
@@ -35,3 +38,18 @@ def test_models_of_vision_are_missed_only_where_something_looks(tmp_path: Path) 
     assert seeing == [*plain, "nanodet.onnx", "centernet.onnx"]
     with pytest.raises(ModelsMissing, match="models fetch --vision"):
         require_models(load(Path("cpu-vision.yaml"), flags=flags).config)
+
+
+def test_clients_are_offered_what_the_eyes_are_within_the_operators_limits() -> None:
+    assert video_offer(load().config) is None
+    flags = {"video.max_fps": 3, "video.max_bytes": 50_000}
+    detector = Vision("detector", classes=len(KINDS), ocr=True)
+    assert video_offer(load(Path("cpu-vision.yaml"), flags=flags).config) == VideoOffer(
+        detector, 3.0, 50_000
+    )
+    simulated = {"graph.stages.vision.engine": "sim.vision"}
+    offer = video_offer(load(Path("configs/sim.yaml"), flags=simulated).config)
+    assert offer == VideoOffer(Vision("simulation"))
+    other = {"graph.stages.vision.engine": "mine.eyes"}
+    offer = video_offer(load(Path("configs/sim.yaml"), flags=other).config)
+    assert offer == VideoOffer(Vision("mine.eyes"))
