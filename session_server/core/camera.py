@@ -26,7 +26,7 @@ from session_server.core.actions import (
 )
 from session_server.core.context import Context
 from session_server.core.deadlines import Timer
-from session_server.core.events import FrameAlike, FrameTaken, PictureSeen
+from session_server.core.events import FrameAlike, FrameCame, FrameTaken, PictureSeen
 from session_server.core.settings import VideoExtension
 from session_server.core.video_window import FORCED, Evidence, VideoWindow, belongs
 from session_server.core.works import Work, Works
@@ -107,6 +107,11 @@ class Camera:
         newest = self.window.newest()
         if newest is not None and newest.frame.frame == taken.frame:
             newest.holds_ns = self._alike_ns
+
+    def came(self, event: FrameCame) -> None:
+        """The camera runs, and shows something else than what was taken."""
+        if self.is_on:
+            self.window.frame_came(event.captured_ns)
 
     def clear(self) -> None:
         """The client takes back what it has sent: there is no picture until the next frame."""

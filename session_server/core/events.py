@@ -117,6 +117,12 @@ class FrameAlike(Value, frozen=True):
     captured_ns: int
 
 
+class FrameCame(Value, frozen=True):
+    """A frame came that shows something new, and sooner than the rate allows to take one."""
+
+    captured_ns: int
+
+
 class FramesCleared(Value, frozen=True):
     """`input_image_buffer.clear`."""
 
@@ -275,7 +281,7 @@ class Shutdown(Value, frozen=True):
 ClientEvent = (
     SettingsChanged | AudioAppended | InputCommitted | InputCleared | ItemCreated | ItemDeleted
     | ItemRetrieved | ItemTruncated | ResponseRequested | ResponseCancelled | OutputCleared | PlaybackAcked
-    | FrameTaken | FrameAlike | FramesCleared
+    | FrameTaken | FrameAlike | FrameCame | FramesCleared
 )  # fmt: skip
 EngineEvent = (
     TranscriptReady | TurnJudged | PictureSeen | WorkFailed | TextGenerated | ClauseSpoken | AudioGenerated

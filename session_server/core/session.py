@@ -51,6 +51,7 @@ from session_server.core.events import (
     DrainStarted,
     Event,
     FrameAlike,
+    FrameCame,
     FramesCleared,
     FrameTaken,
     GenerationFailed,
@@ -231,6 +232,8 @@ class Session:
                 self._camera.taken(event)
             case FrameAlike():
                 self._camera.alike(event)
+            case FrameCame():
+                self._camera.came(event)
             case FramesCleared():
                 self._camera.clear()
             case Disconnected():

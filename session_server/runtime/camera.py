@@ -75,7 +75,7 @@ class _Taken:
 
 
 class Camera:
-    """Frames in, `FrameTaken` and `FrameAlike` out by `feed`. `input_end`: how long the input time line is. `on_bad`: a frame could not
+    """Frames in, `FrameTaken`, `FrameAlike` and `FrameCame` out by `feed`. `input_end`: how long the input time line is. `on_bad`: a frame could not
     be looked at; the text follows the name of the field."""
 
     on_bad: Callable[[str], None]
@@ -242,6 +242,9 @@ class Camera:
         elif found.verdict is Verdict.SIMILAR:
             self._alike = found.came
             self._tell_alike()
+        elif found.verdict is Verdict.RATE:
+            self._alike = None
+            self._tell_it_runs(found.came.captured_ns)
 
     def _refuse(self, fault: BaseException) -> None:
         self._count(
@@ -293,6 +296,12 @@ class Camera:
         if alike is not None and (self._told_ns is None or now - self._told_ns >= ALIKE_NS):
             self._alike, self._told_ns = None, now
             self._feed(events.FrameAlike(alike.at_sample, alike.captured_ns))
+
+    def _tell_it_runs(self, captured_ns: int) -> None:
+        now = self._clock.now()
+        if self._told_ns is None or now - self._told_ns >= ALIKE_NS:
+            self._told_ns = now
+            self._feed(events.FrameCame(captured_ns))
 
     def _ring(self) -> None:
         self._tell_alike()

@@ -263,6 +263,10 @@ class SessionMachine(RuleBasedStateMachine):
             self.feed(e.FrameAlike(self.input_end, self.now))
 
     @rule()
+    def camera_moves_too_fast(self) -> None:
+        self.feed(e.FrameCame(self.now))
+
+    @rule()
     def clear_frames(self) -> None:
         self.client(e.FramesCleared("ev"), a.AnnounceFramesCleared)
 

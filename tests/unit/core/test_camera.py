@@ -330,6 +330,20 @@ def test_a_camera_of_which_no_look_succeeds_has_no_current_picture_in_the_end():
     assert cam.prompt().content.startswith("[Camera: no current picture; the last one came 20 s")
 
 
+def test_a_camera_that_moves_faster_than_frames_may_be_taken_is_not_gone():
+    """With a rate below one frame in 2 s it counted as gone between two of them, and no fresh frame was asked for."""
+    cam = Cam()
+    cam.show("a cat", "cat")
+    for _ in range(15):
+        cam.wait(200)
+        cam.feed(e.FrameCame(cam.now))
+    cam.mark()
+    cam.respond()
+    assert len(cam.take(a.WantFrame)) == 1
+    cam.wait(300)
+    assert cam.prompt().content == "[Camera, 3 s ago: a cat]"
+
+
 def test_a_client_with_the_extension_that_never_sent_a_frame_has_no_picture():
     cam = Cam()
     cam.typed("What do you see?")
