@@ -121,7 +121,8 @@ class Call:
             _log.debug("aiortc refuses an offer: %r", fault)
             text = f"The offer cannot be answered: {fault}."
             raise ClientFault("invalid_sdp", text, param="sdp") from fault
-        return str(peer.localDescription.sdp)
+        answered = str(peer.localDescription.sdp)
+        return answered if self._video is None else self._video.bounded(answered)
 
     def hang_up(self) -> None:
         """End the call now. Idempotent."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Protocol
@@ -31,6 +32,12 @@ from session_server.transports.webrtc.video_decoder import MOST_PIXELS, DecodeTh
 _log = logging.getLogger(__name__)
 
 STOCK_EVERY_S = 1.0
+MOST_KBIT_S = 800
+"""What a client is to send at most: enough for 640x480 at 15 frames. There is no feedback of delay from here that would keep video from
+filling a narrow way, and the microphone has to share it."""
+
+_VIDEO_LINE = re.compile(r"^m=video .*?\ba=recvonly\b", re.MULTILINE | re.DOTALL)
+_CONNECTION_LINE = re.compile(r"^c=.*\r\n", re.MULTILINE)
 
 
 class FrameClock(Protocol):
@@ -102,6 +109,15 @@ class CallVideo:
             self._inline = InlineCamera(receiver, self, shared.threads, keys_only=keys_only)
         else:
             watch_over_reports(receiver, self.failed)
+
+    def bounded(self, answer: str) -> str:
+        """The SDP with the most that the camera is to send."""
+        section = _VIDEO_LINE.search(answer)
+        line = section and _CONNECTION_LINE.search(answer, section.start())
+        if line is None:
+            return answer
+        bound = f"b=AS:{MOST_KBIT_S}\r\nb=TIAS:{1000 * MOST_KBIT_S}\r\n"
+        return answer[: line.end()] + bound + answer[line.end() :]
 
     def read(self, track: MediaStreamTrack) -> Coroutine[None, None, None] | None:
         """The camera's track is there: what has to run for it, until it ends."""

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from session_server.transports.webrtc.media import MediaPath
+from session_server.transports.webrtc.video import MOST_KBIT_S
 from session_server.transports.webrtc.video_frames import FrameAssembler
 from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.cameras import (
@@ -46,6 +47,8 @@ async def test_frames_arrive_as_they_were_filmed(path: MediaPath):
         assert "VP8/90000" in section
         assert "H264" not in section
         assert "rtx" not in section
+        assert f"b=AS:{MOST_KBIT_S}\r\n" in section
+        assert film.answer.count("b=AS:") == 1
         await film.sees(12)
         levels = film.eye.levels()
         assert follows(levels), levels
@@ -149,7 +152,10 @@ async def test_a_camera_without_vp8_is_not_taken_and_the_call_goes_on():
 @pytest.mark.asyncio
 async def test_the_first_of_two_cameras_is_taken():
     async with filming(cameras=(Camera(), Camera())) as film:
-        assert [direction(s) for s in sections(film.answer, "video")] == ["recvonly", "inactive"]
+        first, second = sections(film.answer, "video")
+        assert (direction(first), direction(second)) == ("recvonly", "inactive")
+        assert "b=AS:" in first
+        assert "b=AS:" not in second
         await film.sees(4)
 
 
