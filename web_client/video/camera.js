@@ -25,9 +25,11 @@ export class Camera {
     if (this.wanted !== wanted) return void stop(stream);
     const track = stream.getVideoTracks()[0];
     if (source === 'screen') track.contentHint = 'detail';
-    track.addEventListener('ended', () => this.stream === stream && this.onEnded());
-    track.addEventListener('mute', () => this.stream === stream && this.onMuted(true));
-    track.addEventListener('unmute', () => this.stream === stream && this.onMuted(false));
+    this.listening = new AbortController(); // a browser keeps tracks for a while after they were stopped
+    const { signal } = this.listening;
+    track.addEventListener('ended', () => this.onEnded(), { signal });
+    track.addEventListener('mute', () => this.onMuted(true), { signal });
+    track.addEventListener('unmute', () => this.onMuted(false), { signal });
     this.stream = stream;
     this.video.srcObject = stream;
     await this.video.play().catch(() => {}); // muted: needs no permission; closed meanwhile: no fault
@@ -61,6 +63,7 @@ export class Camera {
 
   close() {
     this.wanted = null;
+    this.listening?.abort();
     if (this.stream !== null) stop(this.stream);
     this.stream = null;
     this.video.srcObject = null;

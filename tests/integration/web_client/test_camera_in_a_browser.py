@@ -27,6 +27,7 @@ from tests.integration.web_client.conftest import (
     state,
     until,
 )
+from tests.integration.web_client.growth import Holdings, holdings
 from tests.integration.web_client.test_controls_in_a_browser import look
 
 pytestmark = pytest.mark.integration
@@ -224,6 +225,32 @@ def test_a_server_that_looks_less_often_than_the_user_wants_looks_all_the_same(
         state(page, "idle")
 
 
+def test_the_agent_speaks_up_by_itself_where_the_user_allows_it(open_page: Opener):
+    comes_and_goes = "|".join(f"{4 * k} person{',cup' if k % 2 else ''}" for k in range(100))
+    eyes = {
+        "graph__stages__vision__engine": "sim.vision",
+        "graph__stages__vision__options__scenes": comes_and_goes,
+        "graph__stages__thinker__options__words": 8,
+        "core__commentary_gap_ms": 1000,
+    }
+    with serving(**eyes) as server:
+        page = open_page(server.url)
+        page.click("#connect")
+        state(page, *OPEN)
+        page.click("#mute")
+        state(page, "listening")
+        page.click("#camera")
+        page.check("input[name=commentary]")
+        said(page, LOOKED_AT)
+        asked = page.locator(".line.user").count()
+        told = page.locator(".line.agent").count()
+        until(page, f"document.querySelectorAll('.line.agent').length > {told} + 1")
+        state(page, "speaking")
+        assert page.locator(".line.user").count() == asked
+        page.click("#connect")
+        state(page, "idle")
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_server_without_eyes_says_so_and_the_conversation_goes_on(
     open_page: Opener, transport: str
@@ -257,6 +284,23 @@ def test_a_camera_that_the_user_forbids_says_so_and_can_be_allowed_later(
     page.click("#camera")
     previewed(page)
     assert page.locator("#camera-fault").is_hidden()
+
+
+def test_a_camera_that_is_switched_on_and_off_leaves_nothing_in_the_page(
+    running: ServerInAThread, open_page: Opener
+):
+    page = open_page(running.url, "websocket")
+
+    def on_and_off(times: int) -> Holdings:
+        for _ in range(times):
+            page.click("#camera")
+            said(page, "nothing is sent before you connect")
+            off(page)
+        return holdings(page)
+
+    first, last = on_and_off(3), on_and_off(12)
+    assert last.listeners <= first.listeners + 10, (str(first), str(last))
+    assert last.nodes <= first.nodes + 20, (str(first), str(last))
 
 
 def test_a_camera_that_goes_away_says_so_and_is_offered_again(
