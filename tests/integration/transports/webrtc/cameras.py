@@ -1,6 +1,6 @@
 """A client with a camera, and a session that looks at it, in one process: aiortc on one side, a `Call` on the other.
 
-`filming` makes both. The camera shows one grey level a frame, in an order that `Eye` can check: LEVELS, one after the other.
+`filming` makes both. The camera shows one grey level a frame: LEVELS, one after the other.
 """
 
 from __future__ import annotations
