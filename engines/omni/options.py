@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
-from engines.options import Count, Place, Share, Text, WrongOption, by_type
+from engines.options import MOST, Count, Place, Share, Text, Within, WrongOption, by_type
+
+Context: TypeAlias = Annotated[int, Within(256, 1_000_000)]
+Temperature: TypeAlias = Annotated[float, Within(0.0, 2.0)]
+Choices: TypeAlias = Annotated[int, Within(0, MOST)]
+"""Of the likeliest; 0: of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class OmniOptions:
     weights: Place = ""
     device: Text = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
-    threads: int = 0
+    threads: Annotated[int, Within(0, 1024)] = 0
     attention: Text = "sdpa"
     max_batch: Count = 8
     slots: Count = 8
@@ -32,11 +37,11 @@ class ThinkerOptions(OmniOptions):
     """`context`: tokens of prompt and answer, for each slot. `max_tokens`: of an answer whose client set no limit.
     `sound_s`: of one message's audio the last so many seconds are heard. `temperature` 0: the likeliest token."""
 
-    context: Count = 8192
+    context: Context = 8192
     max_tokens: Count = 1024
-    sound_s: int = 120
-    temperature: float = 0.7
-    top_k: int = 20
+    sound_s: Count = 120
+    temperature: Temperature = 0.7
+    top_k: Choices = 20
     top_p: Share = 0.8
     seed: int = 0
 
@@ -49,7 +54,7 @@ class VisionOptions(OmniOptions):
     max_batch: Count = 1
     slots: Count = 64
     picture_tokens: Count = 320
-    remembered_tokens: int = 16_384
+    remembered_tokens: Annotated[int, Within(0, MOST)] = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,13 @@ class TalkerOptions(OmniOptions):
     """`context`: what was said before (as the thinker understood it) and frames together, for each slot. `max_frames`: of one
     answer. `prompt_units`: of the former, read in one step. `temperature` 0: the likeliest code."""
 
-    context: Count = 8192
+    context: Context = 8192
     max_frames: Count = 4096
     prompt_units: Count = 1024
-    temperature: float = 0.9
-    top_k: int = 50
+    temperature: Temperature = 0.9
+    top_k: Choices = 50
     top_p: Share = 1.0
-    repetition_penalty: float = 1.05
+    repetition_penalty: Annotated[float, Within(0.5, 2.0)] = 1.05
     seed: int = 0
 
 
@@ -71,7 +76,7 @@ class TalkerOptions(OmniOptions):
 class Qwen3TalkerOptions(TalkerOptions):
     """A frame is 80 ms. `predictor_...`: of the codes of a frame but the first."""
 
-    predictor_top_k: int = 50
+    predictor_top_k: Choices = 50
     predictor_top_p: Share = 0.8
 
 
@@ -79,9 +84,9 @@ class Qwen3TalkerOptions(TalkerOptions):
 class Qwen25TalkerOptions(TalkerOptions):
     """A frame is 20 ms. What the published generation uses."""
 
-    context: Count = 16_384
+    context: Context = 16_384
     max_frames: Count = 12_288
-    top_k: int = 40
+    top_k: Choices = 40
     top_p: Share = 0.8
 
 
@@ -89,7 +94,7 @@ class Qwen25TalkerOptions(TalkerOptions):
 class VocoderOptions(OmniOptions):
     """`left_frames`: frames before a chunk that are decoded again with it; 0: all of them, which is exact and grows."""
 
-    left_frames: int = 72
+    left_frames: Annotated[int, Within(0, 512)] = 72
     slots: Count = 64
 
 
@@ -101,9 +106,9 @@ class Token2WavOptions(OmniOptions):
 
     dtype: Literal["float32"] = "float32"
     slots: Count = 64
-    left_blocks: int = 2
-    right_blocks: int = 1
-    wave_frames: int = 40
+    left_blocks: Annotated[int, Within(0, 512)] = 2
+    right_blocks: Annotated[int, Within(0, 512)] = 1
+    wave_frames: Annotated[int, Within(0, 1000)] = 40
     seed: int = 0
 
 
