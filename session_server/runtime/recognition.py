@@ -57,6 +57,8 @@ class _Work:
     due_ns: int
     picture_bytes: int = 0
     camera: bool = False
+    latest_ns: int = 0
+    """When its first step has to begin; said of later steps, too, so that nothing that came after it goes between them."""
 
 
 class RecognitionLane:
@@ -148,8 +150,10 @@ class RecognitionLane:
         camera: bool = False,
     ) -> None:
         size = len(job.data) if isinstance(job, PictureJob) else 0
-        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns, size, camera)
         runner = self._stages.runners.get(stage)
+        step_ns = 0 if runner is None else self._stages.estimates.single_ns(stage)
+        latest_ns = due_ns - step_ns
+        work = _Work(JobKey(session, work_id), stage, partial, now, due_ns, size, camera, latest_ns)
         if runner is None:
             self._answer_failed(work, "unsupported", f"this server has no {stage.value} stage")
             return
@@ -166,9 +170,8 @@ class RecognitionLane:
         if stage is Stage.VISION:
             self._pictures[work.key] = work
         kind = Kind.PARTIAL if partial else Kind.FINAL
-        step_ns = self._stages.estimates.single_ns(stage)
         runner.submit(work.key, job, self)
-        runner.ready(WorkItem(work.key, kind, now, due_ns, due_ns - step_ns))
+        runner.ready(WorkItem(work.key, kind, now, due_ns, latest_ns))
 
     # -- results
 
@@ -201,7 +204,7 @@ class RecognitionLane:
                 runner = self._stages.runners[stage]
                 runner.ready(
                     WorkItem(
-                        work.key, kind, work.arrived_ns, work.due_ns, work.due_ns, started=True
+                        work.key, kind, work.arrived_ns, work.due_ns, work.latest_ns, started=True
                     )
                 )
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from engines.base import PictureJob, Stage
+from engines.base import PictureJob, Stage, StepResult
 from engines.sim.vision import SimVision, create
 from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.messages import (
@@ -126,6 +126,39 @@ async def test_sessions_are_looked_at_in_turn(open_bench, gated_eyes):
     gate.set()
     await bench.until(lambda: len(answers(bench)) == 4)
     assert [work for work, _ in order] == ["a1", "b1", "c1", "a2"]
+    await bench.close("a", "b", "c")
+
+
+@pytest.mark.asyncio
+async def test_a_look_of_several_steps_is_finished_before_a_later_one_begins(
+    open_bench, replace_engine
+):
+    gate, steps = threading.Event(), list[str]()
+
+    class TwoSteps(SimVision):
+        def step(self, batch):
+            gate.wait(60)
+            steps.extend(request.key.work for request in batch)
+            return super().step(batch)
+
+        def _advance(self, key, job, max_units):
+            if steps.count(key.work) < 2:
+                return StepResult(key, None, 1)
+            return super()._advance(key, job, max_units)
+
+    def eyes():
+        return TwoSteps(create({"max_batch": 1, "base_s": 0.0}, None)._options)
+
+    bench = await open_bench(make=replace_engine(Stage.VISION, eyes), extra=("vision",))
+    bench.post(*(OpenSession(name) for name in "abc"), frame(bench, "a", "a1"))
+    await bench.until_state("vision", "busy")
+    bench.clock.advance(NS_PER_MS)
+    bench.post(frame(bench, "b", "b1"))
+    bench.clock.advance(NS_PER_MS)
+    bench.post(frame(bench, "c", "c1"))
+    gate.set()
+    await bench.until(lambda: len(answers(bench)) == 3)
+    assert steps == ["a1", "a1", "b1", "b1", "c1", "c1"]
     await bench.close("a", "b", "c")
 
 
