@@ -104,7 +104,7 @@ async def test_a_process_that_ends_again_and_again_with_nothing_to_do_is_begun_a
         os.kill(pid_of(bench, Stage.THINKER), signal.SIGKILL)
         await bench.until_state("thinker", then)
 
-    monkeypatch.setattr(restarts, "RETRY_S", (0.2, 3600.0))
+    monkeypatch.setattr(restarts, "RETRY_S", (0.3, 1.0))
     for state in ("loading", "down"):
         await killed(then=state)
         await bench.until_ready()
@@ -118,6 +118,7 @@ async def test_a_process_that_ends_again_and_again_with_nothing_to_do_is_begun_a
     bench.ask("meanwhile", epoch=2)
     await bench.ended("meanwhile")
     assert bench.end("meanwhile").message == "the thinker engine is down"
+    await bench.until_ready()
     await bench.close("s")
 
 
