@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from contextlib import suppress
 
 import pytest
@@ -103,7 +104,17 @@ async def test_turns_at_ten_times_real_time_are_taken_one_by_one(serve: OpenServ
 
 
 @pytest.mark.asyncio
-async def test_more_audio_than_can_be_heard_closes_with_1008(serve: OpenServer):
+async def test_more_audio_than_can_be_heard_closes_with_1008(
+    serve: OpenServer, monkeypatch: pytest.MonkeyPatch
+):
+    """The detector takes a millisecond for a frame: a fast processor would hear it all."""
+    heard = WebRtcVad.probability
+
+    def slow(self: WebRtcVad, frame: Int16) -> float:
+        time.sleep(0.001)
+        return heard(self, frame)
+
+    monkeypatch.setattr(WebRtcVad, "probability", slow)
     frame = json.dumps(append(silence(16)))
     async with serve() as server, bystander(server.address.ws):
         async with calling(server.address.ws) as caller:
