@@ -125,6 +125,7 @@ class Camera:
         elif self._fps:
             self._fps = 0.0
             self._forget()
+            self._taken = None  # frames are numbered anew when the client opts in again
 
     def _forget(self) -> None:
         self._stop_look()

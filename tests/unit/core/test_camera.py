@@ -159,6 +159,20 @@ def test_whoever_opts_out_is_not_looked_at():
     assert cam.looks() == []
 
 
+def test_whoever_opts_in_again_is_seen_from_the_first_frame_on():
+    """A new camera counts its frames from one: as many as before were taken for old ones, and let go."""
+    cam = Cam()
+    seen = cam.settings
+    for _ in range(3):
+        cam.show("a wall")
+    cam.feed(e.SettingsChanged(Drive(MANUAL, sees=True).settings))
+    cam.feed(e.SettingsChanged(seen))
+    cam.mark()
+    cam.frames = 0
+    cam.frame("a cat", "cat")
+    assert cam.looks() == [(1, False)]
+
+
 def test_the_client_is_told_what_was_seen_if_it_asked_for_that():
     for report in (True, False):
         cam = Cam(report=report)
