@@ -1,6 +1,6 @@
 """Encoded pictures from clients: what may be decoded, and the grid on which camera frames are compared.
 
-Limits hold before anything is decoded: bytes, format, pixels, the pieces of a PNG. Whatever a decoder makes of damaged bytes
+Limits hold before anything is decoded: bytes, format, pixels, the pieces of a PNG, the scans of a JPEG. Whatever a decoder makes of damaged bytes
 is a BadPicture. Everything here may run in any thread.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -23,11 +24,17 @@ LumaGrid = npt.NDArray[np.int16]
 
 MOST_CHUNKS = 10_000
 """Of a PNG: five times as many as 15 MiB usually have."""
+MOST_SCANS = 100
+"""Of a JPEG: progressive ones have about ten."""
 SHORTEST = 16
 """Pixels of a side."""
 MOST_ASPECT = 160
 """The longer side, as a multiple of the shorter: four lines are left of such a strip at 640 pixels."""
 _PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
+"""What ends a scan, or begins a segment; a decoder passes over all else."""
+_SCAN, _END = b"\xda", b"\xd9"
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -65,6 +72,7 @@ def opened(data: bytes, limits: PictureLimits) -> Iterator[Image.Image]:
     if len(data) > limits.most_bytes:
         raise TooLarge(f"has {len(data)} bytes; the limit is {limits.most_bytes}")
     _check_chunks(data)
+    _check_scans(data)
     try:
         with _without_warnings():
             image = Image.open(io.BytesIO(data), formats=limits.formats)
@@ -115,6 +123,18 @@ def _check_chunks(data: bytes) -> None:
         chunks += 1
         if chunks > MOST_CHUNKS:
             raise BadPicture(f"is in more than {MOST_CHUNKS} pieces")
+
+
+def _check_scans(data: bytes) -> None:
+    """A scan may be thirty bytes that say "nothing new", and the decoder goes over all of the picture for each."""
+    scans = 0
+    marker = _MARKER.search(data, 2) if data.startswith(_JPEG) else None
+    while marker is not None and marker[1] != _END:
+        scans += marker[1] == _SCAN
+        if scans > MOST_SCANS:
+            raise BadPicture(f"is in more than {MOST_SCANS} scans")
+        at = marker.end()
+        marker = _MARKER.search(data, at + int.from_bytes(data[at : at + 2], "big"))
 
 
 def _check_size(width: int, height: int, most_pixels: int) -> None:

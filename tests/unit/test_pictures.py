@@ -7,8 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from session_server.pictures import BadPicture, PictureLimits, opened, turn_upright
-from tests.encoded_pictures import encoded, half_red
+from session_server.pictures import (
+    MOST_SCANS,
+    BadPicture,
+    PictureLimits,
+    opened,
+    turn_upright,
+)
+from tests.encoded_pictures import encoded, half_red, jpeg_of_scans
 
 pytestmark = pytest.mark.unit
 
@@ -27,6 +33,34 @@ def test_only_the_formats_that_are_named_are_opened() -> None:
         opened(encoded(half_red(), "GIF"), LIMITS),
     ):
         pass
+
+
+def test_a_jpeg_of_thousands_of_empty_scans_is_not_decoded() -> None:
+    """180 kB of them, 3000 pixels square, held the thread of all cameras up for nine seconds."""
+    for data in (
+        jpeg_of_scans(640, 480, MOST_SCANS + 1),
+        # where a decoder looks for the next marker, it passes over what is none, or has no length
+        jpeg_of_scans(640, 480, MOST_SCANS + 1).replace(
+            b"\xff\xda", b"\xff\x02\xff\xff\xd0\xff\xff\xda"
+        ),
+    ):
+        with (
+            pytest.raises(BadPicture, match=f"is in more than {MOST_SCANS} scans"),
+            opened(data, LIMITS) as image,
+        ):
+            image.load()
+
+
+def test_usual_scans_and_what_stands_beside_them_are_no_fault() -> None:
+    scan = b"\xff\xda\0\x02" * (MOST_SCANS + 1)
+    for data in (
+        jpeg_of_scans(640, 480, MOST_SCANS),
+        encoded(half_red(), progressive=True),
+        encoded(half_red(), comment=scan),
+        encoded(half_red()) + scan,
+    ):
+        with opened(data, LIMITS) as image:
+            image.load()
 
 
 @pytest.fixture
