@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -75,8 +75,9 @@ class _Taken:
 
 
 class Camera:
-    """Frames in, `FrameTaken`, `FrameAlike` and `FrameCame` out by `feed`. `input_end`: how long the input time line is. `on_bad`: a frame could not
-    be looked at; the text follows the name of the field."""
+    """Frames in, `FrameTaken`, `FrameAlike` and `FrameCame` out by `feed`. `input_end`: how long the input time line is. `numbers`: of taken
+    frames, growing over all cameras that one core gets to know. `on_bad`: a frame could not be looked at; the text follows the name of
+    the field."""
 
     on_bad: Callable[[str], None]
 
@@ -88,6 +89,7 @@ class Camera:
         input_end: Callable[[], int],
         run: Run,
         max_fps: float,
+        numbers: Iterator[int],
         *,
         loop: Loop | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class Camera:
         self._room_ns = 0
         """When the rate has room for another frame."""
         self._taken_ns: int | None = None
+        self._numbers = numbers
         self._number = 0
         self._taken: dict[int, _Taken] = {}
         self._alike: _Came | None = None
@@ -262,7 +265,7 @@ class Camera:
         self._alike = None  # it looked like the one before
         self._taken_ns = self._clock.now()
         self._room_ns = self._taken_ns + self._gap_ns
-        self._number += 1
+        self._number = next(self._numbers)
         self._taken[self._number] = _Taken(reason, data)
         self.forget(self._number - MOST_TAKEN + 1)
         came = found.came

@@ -9,6 +9,7 @@ input time line.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 from session_server.core import actions, events
@@ -51,6 +52,7 @@ class CameraFeed:
         self._refuse = refuse
         self._chosen: Video | None = None
         self._camera: Camera | None = None
+        self._numbers = itertools.count(1)
         self._asked_fps = self._allowed_fps = 0.0
         self._performing = False
         self._by_track = False
@@ -76,7 +78,13 @@ class CameraFeed:
         services = self._services
         run = services.side_thread.run
         camera = Camera(
-            services.clock, services.metrics, self._bring, self._input_end, run, max_fps
+            services.clock,
+            services.metrics,
+            self._bring,
+            self._input_end,
+            run,
+            max_fps,
+            self._numbers,
         )
         camera.on_bad = self._on_bad
         self._allowed_fps = max_fps

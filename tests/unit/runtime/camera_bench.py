@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import Counter, deque
@@ -77,7 +78,14 @@ class CameraBench:
         self.frames = 0
         self._running: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
         self.camera = Camera(
-            self.loop, self.metrics, self._feed, self._input_end, self._run, max_fps, loop=self.loop
+            self.loop,
+            self.metrics,
+            self._feed,
+            self._input_end,
+            self._run,
+            max_fps,
+            itertools.count(1),
+            loop=self.loop,
         )
         self.camera.on_bad = self.told.append
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -308,7 +309,7 @@ async def test_real_frames_on_a_real_loop_come_to_one_end_each() -> None:
 
     clock = MonotonicClock()
     dark, bright = encoded(Image.new("RGB", (320, 240))), encoded(scenery(320, 240))
-    camera = Camera(clock, metrics, feed, lambda: 0, run, 5.0)
+    camera = Camera(clock, metrics, feed, lambda: 0, run, 5.0, itertools.count(1))
     told = asyncio.Event()
     camera.on_bad = lambda _: told.set()
     camera.on_frame(EncodedFrame(b"none", MOST_BYTES), clock.now())

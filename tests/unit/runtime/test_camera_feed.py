@@ -149,6 +149,18 @@ async def test_the_bytes_of_a_taken_frame_go_to_the_engines_when_the_core_asks(b
 
 
 @pytest.mark.asyncio
+async def test_a_camera_that_was_off_goes_on_with_the_numbers_of_its_frames(bench: Bench):
+    """They began anew, and the core looked at nothing until as many had been taken as before."""
+    for count in (1, 2, 3):
+        bench.feed.choose(CHOSEN)
+        bench.feed.append(append())
+        await bench.taken(count)
+        bench.feed.choose(None)
+    numbers = [frame.frame for frame in await bench.taken(3)]
+    assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.asyncio
 async def test_a_frame_that_is_gone_fails_after_the_cores_other_commands(bench: Bench):
     bench.feed.choose(CHOSEN)
     bench.feed.append(append())
