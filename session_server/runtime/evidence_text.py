@@ -14,6 +14,7 @@ from engines.base import EmbeddedPicture, VisualEvidence
 
 _PLACES = 3
 """Of one kind; a crowd is a number."""
+_TAME = str.maketrans({'"': "'", "[": "(", "]": ")"})
 
 
 def described(evidence: VisualEvidence) -> str:
@@ -63,4 +64,5 @@ def reported(report: str) -> VisualEvidence:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text}"'
+    """One line, with no mark in it that would end the quotation or the brackets that a prompt puts around all of it."""
+    return f'"{" ".join(text.translate(_TAME).split())}"'
