@@ -152,8 +152,6 @@ class Camera:
     def seen(self, work: Work, event: PictureSeen) -> None:
         """A look has brought something."""
         look = self._ended(work)
-        if look is None:
-            return
         self._measure(self._context.now - look.began_ns)
         frame, holds_ns = look.frame, self._holds_ns(look.frame)
         self.window.add(
@@ -169,17 +167,16 @@ class Camera:
 
     def failed(self, work: Work, code: str) -> None:
         """A look will bring nothing: its picture is none, the engines are too busy, or it was late."""
-        if self._ended(work) is None:
-            return
+        self._ended(work)
         if code != "invalid_value":
             self._halve()
         self._go_on()
 
-    def _ended(self, work: Work) -> _Look | None:
-        look = self._look
-        if look is None or look.work_id != work.id:
-            return None
-        self._look = None
+    def _ended(self, work: Work) -> _Look:
+        """The one under way: a look that is given up closes its work, so that nothing comes of it."""
+        look, self._look = self._look, None
+        assert look is not None
+        assert look.work_id == work.id
         return look
 
     def _go_on(self) -> None:

@@ -378,6 +378,30 @@ def test_a_frame_that_is_being_looked_at_is_waited_for():
     assert "a dog" in cam.prompt().content
 
 
+def test_what_is_being_read_in_a_known_picture_is_waited_for():
+    cam = Cam()
+    cam.show("a sign")
+    cam.look_ms = 200
+    cam.wait(500)
+    assert cam.looks() == [(1, False), (1, True)]
+    cam.respond()
+    assert cam.take(a.StartGeneration) == []
+    cam.wait(200)
+    assert len(cam.take(a.StartGeneration)) == 1
+
+
+def test_no_second_frame_is_asked_for_while_one_that_was_forced_is_looked_at():
+    cam = Cam()
+    cam.look_ms = None
+    cam.frame(reason="forced")
+    cam.wait(1_500)
+    cam.respond()
+    assert cam.take(a.WantFrame) == []
+    assert cam.take(a.StartGeneration) == []
+    cam.wait(300)
+    assert len(cam.take(a.StartGeneration)) == 1
+
+
 def test_a_look_that_fails_holds_up_no_answer_that_has_fresh_evidence():
     cam = Cam()
     cam.show("a cat", "cat")
@@ -442,6 +466,35 @@ def test_a_draft_from_an_old_picture_is_dropped():
     cam.hush(2_000)
     assert cam.counted("drafts", "dropped") == 1
     assert cam.prompt().content.startswith("What is this?\n[Camera")
+
+
+def test_a_draft_that_saw_another_picture_is_dropped_where_no_words_say_what_changed():
+    cam = Cam(replace(SERVER_VAD, silence_ms=2_000), max_fps=10)
+    cam.speak(500)
+    cam.frame()
+    cam.scenes[1] = ("<picture a>", None)
+    cam.hush(320)
+    cam.transcribe("What is this?")
+    cam.hush(64)
+    assert "<picture a>" in cam.one(a.StartGeneration).messages[-1].content
+    cam.frame(reason="forced")
+    cam.scenes[2] = ("<picture b>", None)
+    cam.hush(960)
+    assert cam.counted("drafts", "dropped") == 0
+    cam.stays(1_000)
+    cam.hush(960)
+    assert cam.counted("drafts", "dropped") == 1
+    assert "<picture b>" in cam.prompt().content
+
+
+def test_a_camera_that_begins_after_the_question_is_better_than_none():
+    cam = Cam(SERVER_VAD, NO_DRAFTS, max_fps=10)
+    cam.speak(600)
+    cam.hush(160)
+    cam.show("a cup", "cup")
+    cam.hush(480)
+    cam.transcribe("What is this?")
+    assert "[Camera, now: a cup" in cam.prompt().content
 
 
 def test_earlier_pictures_are_lines_that_differ_and_few():

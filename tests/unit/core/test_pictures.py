@@ -202,3 +202,14 @@ def test_an_answer_to_a_picture_that_its_input_refers_to_waits_for_that():
     assert drive.take(a.StartGeneration) == []
     drive.feed(e.PictureSeen(shown.work_id, "a cat"))
     assert prompt(drive) == ["What is this?\n[Picture: a cat]"]
+
+
+def test_an_answer_to_audio_that_its_input_refers_to_gets_the_words_that_came_since():
+    drive = Drive(MANUAL)
+    show(drive, InputAudioContent(0, 16_000, None), item_id="item_said")
+    item = drive.session.item("item_said")
+    assert item is not None
+    drive.feed(e.ResponseRequested(ResponseOverrides(out_of_band=True), (item,)))
+    assert drive.take(a.StartGeneration) == []
+    drive.transcribe("Good morning.")
+    assert prompt(drive) == ["Good morning."]
