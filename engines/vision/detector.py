@@ -51,6 +51,8 @@ class _Look:
     text: Identity
     picture: Picture | None = None
     found: list[Found] | None = None
+    seen: VisualEvidence | None = None
+    """Kept here, too: until the text is read, the memory may have forgotten it."""
     lines: list[Line] | None = None
     texts: list[str] = field(default_factory=list)
 
@@ -125,7 +127,7 @@ class PictureDetector:
 
     def _known(self, look: _Look) -> VisualEvidence | None:
         """All that the look is for, once it is known."""
-        seen = self._seen.get(look.objects)
+        look.seen = seen = look.seen or self._seen.get(look.objects)
         if seen is None or not look.read:
             return seen
         texts = () if seen.light == "dark" else self._texts.get(look.text)
@@ -133,10 +135,10 @@ class PictureDetector:
 
     def _run(self, models: _Models, look: _Look) -> VisualEvidence | None:
         """The network whose turn it is, and what is known then."""
-        if self._seen.get(look.objects) is None:
-            seen = _detect(models, look)
-            if seen is not None:
-                self._seen.put(look.objects, seen)
+        if look.seen is None:
+            look.seen = _detect(models, look)
+            if look.seen is not None:
+                self._seen.put(look.objects, look.seen)
         else:
             texts = _read(models.reader, look)
             if texts is not None:

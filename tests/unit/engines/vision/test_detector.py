@@ -160,6 +160,23 @@ def test_two_looks_at_once_at_the_same_picture_share_what_the_first_finds(
     assert counted.calls.count("centernet") == 1
 
 
+def test_looks_that_take_turns_end_though_the_memory_holds_only_one_of_them() -> None:
+    """Each forgot what the other had seen before it could be read, for ever."""
+    store = ModelStore()
+    if store.missing_for_vision():
+        pytest.skip("the models of vision were not fetched: session-server models fetch --vision")
+    engine = create({"remembered": 1}, store)
+    engine.load()
+    texts = {JobKey("s", text): text for text in ("FIRST", "SECOND")}
+    for seed, (key, text) in enumerate(texts.items()):
+        engine.start(key, PictureJob(sign(text, seed)))
+    for _ in range(3):
+        assert not any(r.finished for r in engine.step([StepRequest(key, 1) for key in texts]))
+    for result in engine.step([StepRequest(key, 1) for key in texts]):
+        assert isinstance(result.output, VisualEvidence)
+        assert result.output.texts == (texts[result.key],)
+
+
 def test_a_page_of_text_is_read_in_short_steps_and_not_to_its_end(
     engine: PictureDetector, counted: Counted
 ) -> None:
