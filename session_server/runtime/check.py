@@ -22,7 +22,12 @@ from session_server.config import Config
 from session_server.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
 from session_server.runtime.duplex_check import try_duplex
 from session_server.runtime.duplex_words import by_its_key, recogniser
-from session_server.runtime.models import missing_models, model_store, needs_models
+from session_server.runtime.models import (
+    fetch_command,
+    missing_models,
+    model_store,
+    needs_models,
+)
 from session_server.runtime.offline import OfflineResult, converse_once
 from session_server.runtime.record_file import RecordInUse, require_record
 from session_server.runtime.session_factory import hearing_of
@@ -115,7 +120,7 @@ def _models(config: Config) -> Finding:
             "models",
             False,
             f"not in {store.root}: {', '.join(missing)}",
-            "session-server models fetch",
+            fetch_command(config),
         )
     return Finding("models", True, f"all in {store.root}")
 

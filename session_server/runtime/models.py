@@ -13,7 +13,7 @@ from session_server.errors import ModelsMissing
 from session_server.runtime.server import model_store
 
 __all__ = [
-    "ModelEntry", "Phase", "Progress", "fetch_models", "looks_at_pictures", "missing_models", "model_store",
+    "ModelEntry", "Phase", "Progress", "fetch_command", "fetch_models", "looks_at_pictures", "missing_models", "model_store",
 ]  # fmt: skip
 
 
@@ -47,10 +47,14 @@ def require_models(config: Config) -> None:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         store = model_store(config)
-        flag = " --vision" if looks_at_pictures(config) else ""
         raise ModelsMissing(
-            f"model file {missing[0]}{more} not in {store.root}: run `session-server models fetch{flag}`"
+            f"model file {missing[0]}{more} not in {store.root}: run `{fetch_command(config)}`"
         )
+
+
+def fetch_command(config: Config) -> str:
+    """What brings all files that this configuration needs."""
+    return "session-server models fetch" + (" --vision" if looks_at_pictures(config) else "")
 
 
 def fetch_models(

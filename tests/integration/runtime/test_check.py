@@ -52,6 +52,17 @@ async def test_missing_models_are_named_with_the_cure_and_the_port_is_still_trie
 
 
 @pytest.mark.asyncio
+async def test_the_cure_for_missing_models_of_vision_fetches_them(tmp_path: Path):
+    config = load(Path("cpu-vision.yaml")).config
+    models = replace(config.models, folder=str(tmp_path))
+    report = await check(replace(config, models=models, server=replace(config.server, port=0)))
+    ok, detail, cure = finding(report, "models")
+    assert (ok, cure) == (False, "session-server models fetch --vision")
+    assert "nanodet.onnx" in detail
+    assert finding(report, "round trip")[2] == cure
+
+
+@pytest.mark.asyncio
 async def test_a_record_that_cannot_be_written_is_named_with_the_cure(tmp_path: Path):
     config = load().config  # without its models, so that nothing is tried
     models = replace(config.models, folder=str(tmp_path))
