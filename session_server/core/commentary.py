@@ -29,12 +29,14 @@ class Commentary:
         self._changed: tuple[str, ...] | None = None
         self._since_ns = 0
         self._not_before_ns = 0
+        self._forgotten = 0
 
     def due(self) -> str | None:
         """What there is to tell now, as a prompt says it; asked whenever nobody speaks. It counts as told."""
         chosen, newest = self._context.settings.video, self._window.newest()
         if chosen is None or not chosen.commentary or newest is None or not self._window.alive:
             return None
+        self._forget()
         kinds = newest.kinds
         if self._told is None:
             self._told = kinds
@@ -57,7 +59,14 @@ class Commentary:
 
     def told(self) -> None:
         """An answer begins that knows what is seen: that is no news any more."""
+        self._forget()
         newest = self._window.newest()
         if newest is not None:
             self._told, self._changed = newest.kinds, None
         self._not_before_ns = self._context.in_ms(self._context.params.commentary_gap_ms)
+
+    def _forget(self) -> None:
+        """What the client has taken back is compared with nothing that comes after it."""
+        if self._forgotten != self._window.forgotten:
+            self._forgotten = self._window.forgotten
+            self._told = self._changed = None

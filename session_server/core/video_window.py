@@ -57,6 +57,8 @@ class VideoWindow:
         self._lines: deque[_Line] = deque(maxlen=MOST_LINES)
         self._known_ns: int | None = None
         """Capture of the newest frame of which anything is known."""
+        self.forgotten = 0
+        """How often all was forgotten: whoever remembers what was seen has to forget it, too."""
 
     # -- what comes in
 
@@ -76,6 +78,7 @@ class VideoWindow:
         self._whole.clear()
         self._lines.clear()
         self._known_ns = None
+        self.forgotten += 1
 
     def _prune(self) -> None:
         chosen = self._context.settings.video

@@ -559,6 +559,22 @@ def commenting(**params) -> Cam:
     return Cam(SERVER_VAD, CoreParams(**params), commentary=True, max_fps=10)
 
 
+def test_what_the_client_took_back_is_not_told_to_have_left():
+    """After a clear, the first picture was compared with what had been forgotten: "left: person"."""
+    cam = commenting()
+    cam.show("a person", "person")
+    cam.stays(500)
+    cam.feed(e.FramesCleared())
+    cam.wait(20_000)
+    cam.show("a cat", "cat")
+    cam.stays(2_000)
+    assert cam.take(a.StartGeneration) == []
+    cam.show("a cat and a dog", "cat", "dog")
+    cam.stays(700)
+    told = cam.one(a.StartGeneration).messages[-1].content
+    assert told.startswith("[Camera change: came: dog] Tell the user")
+
+
 def test_something_that_comes_and_stays_is_told_once():
     cam = commenting()
     cam.show("nothing")
