@@ -44,10 +44,11 @@ _NOW = tuple(
         r"(see|seeing|spot|notice|make out|recogni[sz]e|watching|looking at)\b",
         r"\bwhat (else )?(you|it|we) (can |could )?(see|sees)\b",
         r"\byou (can |could )(still )?see\b|\bsee (me|us)\b(?! (to-?morrow|later|soon|again|at|on|next))",
-        r"\b(have a |take a )?look(ing)? at (this|that|me|us|my|these|those|the #|what)\b",
+        r"\b(have a |take a )?look(ing)? at (this|that|me|us|my|these|those|what)\b",
+        rf"\b(have a |take a )?look(ing)? at the #( {_HERE})?" + _END,
         r"\b(have|take) a look\b" + _END,
         r"\b(how do|do|what do) (i|we) look\b",
-        r"\bable to see (me|us|this|that|the|my|it|any\w*|#)\b",
+        r"\bable to see (me|us|this|that|the|my|it|any\w*)\b",
         r"\bhow (do|does|did) (my|this|that|it|these|those|the #) (\w+ )?look\b" + _END,
         # the camera and its picture
         r"\bdescribe (the |this |my |our )?(room|scene|surroundings|view|background)\b",
@@ -80,9 +81,10 @@ _NOW = tuple(
         rf"\bread (it|this|that|what|(the|my|this|that) (\w+ )?{_THING}s?)([ ,]+(to me|aloud|out|out loud|for me|please|here|there|says|it says))*" + _END,
         r"\b(is|are) there (any )?(text|writing|words|letters|a sign)\b",
         # colours
-        r"\b(what|which) colou?rs? (is|are|was|were|has|have|does|do|can) (it|this|that|these|those|my|you|there|the (#|wall|walls|floor|background|"
+        r"\b(what|which) colou?rs? (is|are|was|were|has|have|does|do|can) (it|this|that|these|those|my|you|there|the (wall|walls|floor|background|"
         r"sign|shirt|t-shirt|room|jacket|hat|picture|image|thing|object|door|curtain|curtains))\b",
-        r"\bcolou?rs? of (my|this|that|the #)\b|\bcolou?rs? am i\b",
+        r"\bcolou?rs? of (my|this|that)\b|\bcolou?rs? am i\b",
+        rf"\b((what|which) colou?rs? (is|are|was|were|has|have)|colou?rs? of) the #( {_HERE})?" + _END,
         # kinds of object
         r"\b(is|are|was) (there|here|this|that) (still )?" + _ARTICLE + rf"(\w+ )?#( {_HERE})?" + _END,
         r"\b(is|are) (there )?" + _ARTICLE + rf"# (still )?{_HERE}" + _END,
