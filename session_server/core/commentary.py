@@ -26,8 +26,6 @@ class Commentary:
         self._context = context
         self._window = window
         self._told: tuple[str, ...] | None = None
-        self._changed: tuple[str, ...] | None = None
-        self._since_ns = 0
         self._not_before_ns = 0
         self._forgotten = 0
 
@@ -41,11 +39,8 @@ class Commentary:
         if self._told is None:
             self._told = kinds
         if kinds is None or self._told is None or kinds == self._told:
-            self._changed = None
             return None
-        if kinds != self._changed:
-            self._changed, self._since_ns = kinds, newest.frame.captured_ns
-        lasted_ns = newest.holds_ns - self._since_ns
+        lasted_ns = newest.holds_ns - self._window.kinds_since_ns
         if lasted_ns < PERSIST_NS or self._context.now < self._not_before_ns:
             return None
         before, after = Counter(self._told), Counter(kinds)
@@ -62,11 +57,11 @@ class Commentary:
         self._forget()
         newest = self._window.newest()
         if newest is not None:
-            self._told, self._changed = newest.kinds, None
+            self._told = newest.kinds
         self._not_before_ns = self._context.in_ms(self._context.params.commentary_gap_ms)
 
     def _forget(self) -> None:
         """What the client has taken back is compared with nothing that comes after it."""
         if self._forgotten != self._window.forgotten:
             self._forgotten = self._window.forgotten
-            self._told = self._changed = None
+            self._told = None

@@ -59,6 +59,8 @@ class VideoWindow:
         """Capture of the newest frame of which anything is known."""
         self.forgotten = 0
         """How often all was forgotten: whoever remembers what was seen has to forget it, too."""
+        self.kinds_since_ns = 0
+        """Capture of the first frame from which on all evidence was of the newest one's kinds."""
 
     # -- what comes in
 
@@ -69,6 +71,8 @@ class VideoWindow:
     def add(self, evidence: Evidence) -> None:
         """A second look at the newest frame takes the place of the first."""
         newest = self.newest()
+        if newest is None or newest.kinds != evidence.kinds:
+            self.kinds_since_ns = evidence.frame.captured_ns
         if newest is not None and newest.frame.frame == evidence.frame.frame:
             self._whole.pop()
         self._whole.append(evidence)

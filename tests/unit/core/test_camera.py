@@ -619,6 +619,21 @@ def test_what_a_detector_wavers_about_is_no_news():
     assert cam.take(a.StartGeneration) == []
 
 
+def test_what_went_and_came_again_while_the_user_spoke_has_to_last_anew():
+    """It counted from when it had come first: nobody had looked meanwhile."""
+    cam = commenting()
+    cam.show("nothing")
+    cam.show("a person", "person")
+    cam.speak(320)
+    cam.show("nothing")
+    cam.speak(320)
+    cam.show("a person", "person")
+    cam.feed(e.InputCleared())
+    assert cam.take(a.StartGeneration) == []
+    cam.stays(600)
+    assert "came: person" in cam.one(a.StartGeneration).messages[-1].content
+
+
 def test_nobody_is_told_of_what_an_answer_knew():
     cam = commenting()
     cam.show("nothing")
