@@ -113,7 +113,6 @@ class FrameTaken(Value, frozen=True):
 class FrameAlike(Value, frozen=True):
     """A frame came that looks like the newest taken one, so that what was seen in that still holds."""
 
-    at_sample: int
     captured_ns: int
 
 

@@ -298,7 +298,7 @@ class Camera:
         alike, now = self._alike, self._clock.now()
         if alike is not None and (self._told_ns is None or now - self._told_ns >= ALIKE_NS):
             self._alike, self._told_ns = None, now
-            self._feed(events.FrameAlike(alike.at_sample, alike.captured_ns))
+            self._feed(events.FrameAlike(alike.captured_ns))
 
     def _tell_it_runs(self, captured_ns: int) -> None:
         now = self._clock.now()

@@ -260,7 +260,7 @@ class SessionMachine(RuleBasedStateMachine):
     def camera_stands_still(self, ms: int) -> None:
         for _ in range(ms // 100):
             self.wait(100)
-            self.feed(e.FrameAlike(self.input_end, self.now))
+            self.feed(e.FrameAlike(self.now))
 
     @rule()
     def camera_moves_too_fast(self) -> None:

@@ -174,7 +174,7 @@ class SimCamera:
             self._records.frames["rate" if differs else "gate"] += 1
             if not differs and captured - self._told_at >= ALIKE_NS:
                 self._told_at = captured
-                self._feed(FrameAlike(max(0, self._position(captured)), captured))
+                self._feed(FrameAlike(captured))
         self._look_ahead(captured)
 
     def _differs(self, captured: int) -> bool:

@@ -55,7 +55,7 @@ class Cam(Drive):
         return self.frames
 
     def alike(self) -> None:
-        self.feed(e.FrameAlike(self.input_end, self.now))
+        self.feed(e.FrameAlike(self.now))
 
     def show(self, text: str, *kinds: str) -> None:
         """A frame that has been looked at when this returns."""
@@ -91,7 +91,7 @@ def test_one_look_is_under_way_and_of_those_that_wait_the_newest_is_next():
 def test_frames_are_not_looked_at_unless_they_were_asked_for():
     drive = Drive(MANUAL, sees=True)
     drive.feed(e.FrameTaken(3, 0, drive.now, "change"))
-    drive.feed(e.FrameAlike(0, drive.now))
+    drive.feed(e.FrameAlike(drive.now))
     assert drive.take(a.LookAtFrame) == []
     assert drive.one(a.ForgetFrames).before == 4
     drive.respond()

@@ -170,7 +170,6 @@ def test_the_newest_state_is_told_within_a_fifth_of_a_second(bench: CameraBench)
     last_ns = bench.loop.now()
     bench.wait(0.2)  # and no frame follows
     assert bench.alike[-1].captured_ns == last_ns
-    assert bench.alike[-1].at_sample == last_ns * INPUT_RATE // NS_PER_S
     assert len(bench.alike) == 2
 
 
