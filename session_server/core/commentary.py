@@ -2,7 +2,7 @@
 
 Owns what the user was last told of, as kinds of object: a change counts against that, not against the frame before, so that
 what came and went again is no news. Invariants: a change is told once; it must have lasted `PERSIST_NS`, since detectors waver;
-nothing is told within `commentary_gap_ms` of the last answer or comment. Whoever has the floor is not this module's business.
+nothing is told within `commentary_gap_ms` of the end of the last answer or comment. Whoever has the floor is not this module's business.
 
 The contract is that of LiveCC and VideoLLM-online: an occasion to speak is no duty to; a model that answers nothing stays silent.
 """
@@ -58,6 +58,10 @@ class Commentary:
         newest = self._window.newest()
         if newest is not None:
             self._told = newest.kinds
+        self.rest()
+
+    def rest(self) -> None:
+        """An answer begins, or is over: nothing is told for a while from here on."""
         self._not_before_ns = self._context.in_ms(self._context.params.commentary_gap_ms)
 
     def _forget(self) -> None:

@@ -112,6 +112,10 @@ class Prompting:
             age_s = self._camera.window.age_ms(evidence) / 1000
             self._context.count("video_evidence_age_seconds", None, age_s)
 
+    def answer_over(self) -> None:
+        """The user has heard an answer to its end."""
+        self._commentary.rest()
+
     def news(self) -> str | None:
         """What the camera shows that the user was not told of; asked while nobody speaks, and told from here on."""
         return self._commentary.due()

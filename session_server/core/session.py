@@ -282,6 +282,7 @@ class Session:
         if known and not responses.busy:
             turn.apply(TurnEvent.ANSWER_ENDED)
             self._listening.answer_over()
+            responses.prompting.answer_over()
         if responses.queued and turn.state in (TurnState.LISTENING, TurnState.ANSWERING):
             responses.start_queued()
         if turn.state is TurnState.LISTENING and self._camera.is_on and not responses.draining:

@@ -608,6 +608,20 @@ def test_changes_are_told_with_a_gap_between_them_and_all_at_once():
     assert content.startswith("[Camera change: came: cup, dog; left: person]")
 
 
+def test_there_is_a_gap_after_a_long_answer_too():
+    """It counted from the beginning of the answer: in front of a scene that changes, long ones followed each other without a pause."""
+    cam = commenting()
+    cam.show("nothing")
+    cam.stays(500)
+    cam.finish(cam.answering(12.0))
+    cam.stays(6_000)
+    cam.show("a person", "person")
+    cam.stays(15_000)
+    assert len(cam.take(a.StartGeneration)) == 1
+    cam.stays(4_000)
+    assert len(cam.take(a.StartGeneration)) == 2
+
+
 def test_what_a_detector_wavers_about_is_no_news():
     cam = commenting()
     cam.show("nothing")
