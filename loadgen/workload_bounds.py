@@ -87,7 +87,7 @@ def _of_camera(camera: CameraUse) -> Iterator[str]:
     if camera.kind not in CAMERAS:
         yield f"kind: must be one of {', '.join(CAMERAS)}, not {camera.kind!r}"
     if camera.kind == "clip" and not camera.path:
-        yield "path: a clip needs the path of a video file"
+        yield "path: a clip needs the path of a video file (`run`: --camera-path)"
     if camera.kind == "screen" and camera.path:
         yield "path: does not go with kind screen"
 

@@ -136,7 +136,7 @@ def test_options_change_the_cameras_of_a_scenario_one_by_one() -> None:
             "--camera-users 4: there are 3",
         ),
         (["--camera-fps", "30"], "need --camera, or a workload with cameras"),
-        (["--camera", "clip"], r"workload\.camera\.path: a clip needs"),
+        (["--camera", "clip"], r"workload\.camera\.path: a clip needs .*--camera-path"),
         (["--camera", "screen", "--camera-path", "a.png"], r"camera\.path: does not go with"),
         (
             ["--camera", "pan", "--camera-size", "9000x10"],
