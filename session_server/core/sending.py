@@ -202,6 +202,8 @@ class Sending:
             self._context.count("frontier_fallbacks")
             self.pump(response)
             self.watch_end(response)
+        elif ledger.reached_end():
+            self.over(response)
         else:
             again = self._context.in_ms(ACK_SILENCE_MS)
             self._context.timers.set(Timer.ACK_SILENCE, again, response.id)

@@ -30,6 +30,11 @@ export class PlaybackReports {
     return news;
   }
 
+  /** When `take` has something to say though the ring has not: the last samples of a part reach the ear. Null: never. */
+  get due() {
+    return this.ending.length === 0 ? null : Math.min(...this.ending.map((end) => end.at));
+  }
+
   progress(part, latencyMs, now, news) {
     const heard = Math.max(0, part.played - Math.round((latencyMs * this.rate) / 1000));
     const last = this.gapOf(part, news, true);

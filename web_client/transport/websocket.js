@@ -9,6 +9,7 @@ import { PlaybackReports, keyOf } from '../model/playback_reports.js';
 const RATE = 24000;
 const OPEN_MS = 8000;
 const NORMAL = 1000;
+const SILENCE = { playing: null, ended: [], held: false };
 const ASK_MS = 3000; // a socket does not say that nothing gets through any more: ask the server by HTTP
 const ANSWER_MS = 8000;
 
@@ -103,6 +104,9 @@ export class WebSocketConnection {
     for (const ack of news.acks) this.send(ack);
     for (const { responseId, at } of news.begun) this.events.onHeard(responseId, at ?? now);
     for (const { responseId, ms } of news.gaps) this.events.onGap(responseId, ms);
+    clearTimeout(this.heardOut);
+    const { due } = this.reports; // the ring reports no more once it is empty
+    if (due !== null) this.heardOut = setTimeout(() => this.played(SILENCE), Math.max(0, due - now));
   }
 
   send(event) {
@@ -142,6 +146,7 @@ export class WebSocketConnection {
     if (this.over) return;
     this.over = true;
     clearInterval(this.asking);
+    clearTimeout(this.heardOut);
     this.socket?.close();
     this.microphone.onPcm = null;
     this.microphone.send(false);

@@ -240,6 +240,22 @@ def test_listener_who_falls_behind_is_reported_at_most_every_100_ms():
     assert reports[-1].snapshot.played == pytest.approx(975 * MS, abs=100 * MS)
 
 
+def test_a_client_that_never_says_that_it_played_the_last_sample_does_not_play_for_ever():
+    """Its last report had all of the rest in its buffer, so nothing was left to be estimated, and nobody looked again."""
+    d = Drive(MANUAL, playback=True)
+    rid = d.answering(2.0)
+    d.finish(rid)
+    item_id = d.last(a.AnnounceOutputItemAdded).item.id
+    for played_ms in range(100, 2_000, 100):
+        d.wait(100)
+        left_ms = d.sent_samples(rid) // MS - played_ms
+        d.feed(e.PlaybackAcked(rid, item_id, 0, played_ms * MS, left_ms))
+    assert d.take(a.AnnounceOutputStopped) == []
+    d.wait(2_500)
+    assert [stopped.response_id for stopped in d.take(a.AnnounceOutputStopped)] == [rid]
+    assert d.session.state is TurnState.LISTENING
+
+
 def test_listener_who_has_run_dry_is_reported_before_the_second_is_over():
     d = Drive(MANUAL)
     rid = d.respond()

@@ -136,6 +136,20 @@ test('reports count what was heard, never fall, and end once', () => {
   assert.ok(acks[0].played_samples < 480 * 4, 'the sound card is not forgotten');
 });
 
+test('the last report is due by itself: an empty ring says nothing more', () => {
+  const ring = new PlaybackRing();
+  const reports = new PlaybackReports(24000, 100);
+  ring.push(KEY, tone(24000));
+  ring.complete(KEY);
+  pull(ring, 24000);
+  assert.equal(reports.due, null);
+  const { acks } = reports.take(ring.report(), 50, 1000);
+  assert.deepEqual([acks.some((ack) => ack.final), reports.due], [false, 1050]);
+  const last = reports.take({ playing: null, ended: [], held: false }, 50, 1050);
+  assert.deepEqual(last.acks.map((ack) => [ack.final, ack.played_samples]), [[true, 24000]]);
+  assert.equal(reports.due, null);
+});
+
 test('a cut is reported at once, with all that had left the ring', () => {
   const ring = new PlaybackRing();
   const reports = new PlaybackReports();
