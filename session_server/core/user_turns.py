@@ -115,9 +115,8 @@ class UserTurns:
             return
         if self._works.pending(WorkKind.PICTURE):  # the answer will begin when it is known
             return
-        if self._camera.must_wait(
-            ahead.end, reading=False
-        ):  # few questions are about what is written
+        # few questions are about what is written: that is not waited for
+        if self._camera.must_wait(ahead.end, reading=False):
             return
         natively = context.settings.hearing.natively
         if not ahead.text and (ahead.text is not None or not natively):

@@ -5,29 +5,11 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from engines.base import SeenObject, VisualEvidence
 from engines.vision.coco import KINDS
 from engines.vision.evidence_words import PAST, answer, answer_in
+from tests.unit.engines.vision.found import ROOM, seen
 
 pytestmark = pytest.mark.unit
-
-BOX = (0.0, 0.0, 1.0, 1.0)
-
-
-def seen(
-    *objects: tuple[str, str, bool],
-    texts: tuple[str, ...] | None = (),
-    colours: tuple[str, ...] = (),
-    light: str = "normal",
-) -> VisualEvidence:
-    found = tuple(SeenObject(kind, place, sure, BOX) for kind, place, sure in objects)
-    return VisualEvidence(found, texts, colours, light, 640, 480)
-
-
-ROOM = seen(
-    ("cat", "left", True), ("cat", "centre, close", True), ("tie", "right, small", False),
-    texts=("EXIT",), colours=("red", "grey"),
-)  # fmt: skip
 
 
 @pytest.mark.parametrize(

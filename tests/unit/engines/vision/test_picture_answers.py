@@ -2,28 +2,11 @@
 
 import pytest
 
-from engines.base import CameraView, ChatMessage, SeenObject, VisualEvidence
+from engines.base import CameraView, ChatMessage, VisualEvidence
 from engines.vision.picture_answers import picture_answer
+from tests.unit.engines.vision.found import ROOM, seen
 
 pytestmark = pytest.mark.unit
-
-BOX = (0.0, 0.0, 1.0, 1.0)
-
-
-def seen(
-    *objects: tuple[str, str, bool],
-    texts: tuple[str, ...] | None = (),
-    colours: tuple[str, ...] = (),
-    light: str = "normal",
-) -> VisualEvidence:
-    found = tuple(SeenObject(kind, place, sure, BOX) for kind, place, sure in objects)
-    return VisualEvidence(found, texts, colours, light, 640, 480)
-
-
-ROOM = seen(
-    ("cat", "left", True), ("cat", "centre, close", True), ("tie", "right, small", False),
-    texts=("EXIT",), colours=("red", "grey"),
-)  # fmt: skip
 
 
 def user(text: str, *pictures: VisualEvidence) -> ChatMessage:
