@@ -34,7 +34,7 @@ from engines.seen import (
     UnseenPicture as UnseenPicture,
     VisualEvidence as VisualEvidence,
 )
-from session_server.media import Value, WordSpan
+from session_server.types.audio import Value, WordSpan
 
 
 class Stage(enum.Enum):

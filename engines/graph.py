@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from engines import graph_values as values
 from engines.base import Stage
 from engines.duplex.spec import KIND as DUPLEX, DuplexSpec, duplex_spec
-from session_server.errors import ConfigError, shown
+from session_server.types.errors import ConfigError, shown
 
 
 class Placement(enum.Enum):

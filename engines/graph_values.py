@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from engines.options import wrong
-from session_server.errors import ConfigError, shown
+from session_server.types.errors import ConfigError, shown
 
 
 def mapping(value: object, where: str) -> Mapping[str, object]:

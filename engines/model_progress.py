@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 
 class Phase(enum.Enum):

@@ -23,7 +23,7 @@ from engines.model_files import (
     Recipe,
     Wheel,
 )
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 ENVIRONMENT_VARIABLE = "SESSION_SERVER_MODELS"
 CURE = "run `session-server models fetch`"

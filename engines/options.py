@@ -26,7 +26,7 @@ from typing import (
     get_type_hints,
 )
 
-from session_server.errors import ConfigError, shown
+from session_server.types.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

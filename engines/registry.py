@@ -15,7 +15,7 @@ from typing import Any
 from engines.base import SteppedEngine
 from engines.model_store import ModelStore
 from engines.streaming import StreamingEngine
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 Factory = Callable[[Mapping[str, object], ModelStore], SteppedEngine]
 StreamingFactory = Callable[[Mapping[str, object], ModelStore], StreamingEngine]

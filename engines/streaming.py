@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from engines.base import Capabilities, JobKey, ThinkJob, TokenOutput
-from session_server.errors import SessionServerError
+from session_server.types.errors import SessionServerError
 
 UNREAD = 256
 """Outputs of one answer that an engine may keep unread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 FORMS = "together, ramp:SECONDS or poisson:PER_SECOND"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)

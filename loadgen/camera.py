@@ -20,7 +20,7 @@ from av.error import FFmpegError
 from PIL import Image, ImageDraw
 
 from loadgen.simulation import CameraUse
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 LONGEST_S = 20.0
 MOST_BYTES = 96 << 20

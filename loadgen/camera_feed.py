@@ -20,7 +20,7 @@ from loadgen.records import FilmFigures
 from loadgen.simulation import CameraUse
 from loadgen.wire import image_append
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 _END = '"}'
 _STAMP_BYTES = 6

@@ -22,7 +22,7 @@ from loadgen.workload_bounds import complaints
 from loadgen.workloads import Scenario, find_workload
 from session_server.config.limits import bounds_of
 from session_server.config.shape import convert, hints
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 POLICIES = ("fcfs", "liveserve", "deadline")
 CHUNKINGS = ("stock", "adaptive")

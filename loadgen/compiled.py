@@ -28,7 +28,7 @@ from pathlib import Path
 from rich.console import Console
 
 from loadgen.native_values import native
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 PACKAGES = ("session_server", "engines", "loadgen")
 MODULES = tuple(

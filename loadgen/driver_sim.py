@@ -19,10 +19,10 @@ from loadgen.users.listener import Client
 from loadgen.users.script import NEVER, Script
 from loadgen.users.traced import TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation import Profile, SimulationSpec, Workload
 from session_server.runtime.simulation.seat import Occupant, Seat
 from session_server.runtime.simulation.virtual_loop import Alarm
+from session_server.types.audio import NS_PER_MS
 
 _AGAIN_S = 1.0
 """A user whose connection broke comes back so much later."""

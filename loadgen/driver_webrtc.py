@@ -28,7 +28,7 @@ from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import decode
 from loadgen.wire_client import Lines
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 SILENT_NS = 5 * NS_PER_S
 """A server sends audio without a pause: one that does not for so long is gone. ICE would take half a minute."""

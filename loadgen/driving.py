@@ -20,7 +20,7 @@ from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import message_of
 from loadgen.wire_client import Lines, Plan
 from session_server.clock import Clock, MonotonicClock
-from session_server.errors import SessionServerError
+from session_server.types.errors import SessionServerError
 
 OPEN_S = 10.0
 PROBE_EVERY_S = 2.0

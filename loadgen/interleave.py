@@ -27,7 +27,7 @@ from loadgen.report import figure, read as read_report
 from loadgen.rtc_figures import CALL_ROWS
 from loadgen.video_figures import VIDEO_ROWS
 from session_server.config import ENV_PREFIX, load
-from session_server.errors import ConfigError, SessionServerError
+from session_server.types.errors import ConfigError, SessionServerError
 
 FIGURES = (
     "ttfa_ms.p50", "ttfa_ms.p95", "response_ms.p50", "response_ms.p95", "c100", "underrun_ms", "wasted_audio_ratio",

@@ -26,7 +26,7 @@ from typing import Any
 
 from loadgen.records import Backchannel, BargeIn, FalseStart, Turn, UserRecord
 from loadgen.words import recognition
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ms
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ms
 
 LEAST_EVENTS = 10
 GOODPUT_BARS_MS = (500, 1000, 1500)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from loadgen.report import figure
 from loadgen.simulation import Look, SimulationSpec, hopeless, simulate
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 KEPT: tuple[tuple[str, str], ...] = (
     ("p50_ms", "slo.p50"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 def _bar(console: Console) -> Progress:

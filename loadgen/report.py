@@ -24,7 +24,7 @@ from loadgen.server_probe import Sample, StageTotals
 from loadgen.simulation import CameraUse
 from loadgen.slo import Verdict
 from loadgen.video_figures import VIDEO_ROWS, groups, video_section
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 SCHEMA = 1
 

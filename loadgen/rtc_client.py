@@ -25,7 +25,7 @@ from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Say, Trunca
 from loadgen.users.player import QUANTUM
 from loadgen.wire import ServerEvent, acknowledge_rtp
 from loadgen.wire_client import CarriedUser, Lines, Plan, read_done, read_plain
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 ACK_MS = 100
 CARD_MS = 20

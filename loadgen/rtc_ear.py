@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 
 RTP_CLOCK = 48_000
 FRAME_TICKS = RTP_CLOCK // 50

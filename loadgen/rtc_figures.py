@@ -14,7 +14,7 @@ from typing import Any
 from loadgen.measure import spread
 from loadgen.records import UserRecord
 from loadgen.rtc_ear import FRAME_NS, ticks_to_ns
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ms
 
 CALL_ROWS: tuple[tuple[str, str], ...] = (
     ("connect p50, ms", "webrtc.connect_ms.p50"),

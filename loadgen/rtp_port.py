@@ -23,7 +23,7 @@ from loadgen.bad_network import BadNetwork
 from loadgen.rtc_ear import FRAME_TICKS, RTP_CLOCK
 from loadgen.rtc_figures import Arrivals
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 STATISTICS = "_RTCRtpReceiver__remote_streams"
 _HEADER = struct.Struct("!BBHLL")

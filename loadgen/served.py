@@ -14,7 +14,7 @@ from typing import Any
 
 from loadgen.report import figure
 from loadgen.simulation import NetworkModel, Profile, SimulationSpec, Workload, simulate
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 RELEASE_MS = 100
 """How long the detector goes on after the end of the load generator's own sentences, in the median of its 48 questions."""

@@ -18,8 +18,6 @@ from loadgen.measure import measure, spread
 from loadgen.records import UserRecord
 from loadgen.video_figures import camera_figures, groups
 from loadgen.watch import Look as Look, Watch as Watch, hopeless as hopeless
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.simulation import (
     CAMERAS as CAMERAS,
     CameraUse as CameraUse,
@@ -39,6 +37,8 @@ from session_server.runtime.simulation.kv_link import Outgrown
 from session_server.runtime.simulation.lockstep import run_lockstep
 from session_server.runtime.simulation.replica import Replica, StageFigures
 from session_server.runtime.simulation.replica_figures import replica_figures
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.types.errors import ConfigError
 
 
 def simulate(

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ import soxr
 
 from loadgen.audible import voiced_range
 from loadgen.questions import BACKCHANNELS, INTERRUPTIONS, QUESTIONS
-from session_server.errors import ConfigError
-from session_server.media import OUTPUT_RATE, ms_to_samples, samples_to_ns
+from session_server.types.audio import OUTPUT_RATE, ms_to_samples, samples_to_ns
+from session_server.types.errors import ConfigError
 
 MIC_RATE = OUTPUT_RATE
 FRAME_SAMPLES = MIC_RATE // 50

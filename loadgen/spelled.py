@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass
 
 from loadgen.users.intents import Kind, Utterance
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.spec import Workload
 from session_server.runtime.simulation.trace import TraceTurn
+from session_server.types.audio import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)

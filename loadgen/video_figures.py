@@ -15,9 +15,9 @@ from typing import Any
 from loadgen.measure import duration_s, measure, spread
 from loadgen.records import FilmFigures, UserRecord
 from loadgen.server_probe import EVIDENCE_AGE, LOOK, Histogram, Sample
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation.sim_camera import CameraRecords
 from session_server.runtime.simulation.spec import CameraUse
+from session_server.types.audio import NS_PER_MS
 
 KEPT = ("change", "heartbeat", "forced")
 """Reasons for which a server keeps a frame; all others are those for which it does not."""

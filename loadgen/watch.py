@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from loadgen.measure import SLO_C100, SLO_P90_MS, SLO_P99_MS, waits_ms
 from loadgen.records import UserRecord
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 _MORE = 1.5
 """A run may yet bring this many times the turns that its pace so far promises."""

@@ -26,9 +26,9 @@ from loadgen.users.player import QUANTUM_NS
 from loadgen.users.state import State
 from loadgen.users.user import VirtualUser
 from loadgen.wire import ServerEvent, acknowledge, opt_in_to_video, session_update, truncate
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.spec import Span, Workload
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 
 ACK_INTERVAL_MS = 200
 """Until the server has said its own."""

@@ -19,7 +19,7 @@ import yaml
 from loadgen.simulation import NetworkModel, Workload, read_trace, traced
 from loadgen.workload_bounds import complaints
 from session_server.config.shape import build
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engines.base import JobKey, TokenOutput
 from engines.conformance.streaming_kit import NO_BOUND, StreamingKit
 from engines.streaming import Pace, StreamingEngine
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 LifeCheck = Callable[[StreamingKit], Awaitable[None]]
 

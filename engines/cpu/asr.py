@@ -33,8 +33,8 @@ from engines.cpu.moonshine import Moonshine, Recognised
 from engines.model_store import ModelStore
 from engines.options import Count, by_type
 from engines.stepping import require_new
-from session_server.errors import EngineFault
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
+from session_server.types.errors import EngineFault
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 Samples = NDArray[np.float32]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 _BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581".encode()

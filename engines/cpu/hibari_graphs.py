@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from onnx.utils import extract_model
 
 from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 FEATURES = "/Concat_43_output_0"
 """Acoustic frames [1, 130, F]: 128 phoneme channels, log F0, energy."""

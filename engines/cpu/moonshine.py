@@ -20,7 +20,7 @@ from engines.cpu.asr_tokenizer import AsrTokenizer
 from engines.cpu.ort_session import open_session
 from engines.model_files import ASR_DECODER, ASR_ENCODER, ASR_TOKENS
 from engines.model_store import ModelStore
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _BEGIN, _END = 1, 2
 _LAYERS, _HEADS, _HEAD = 6, 8, 36

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 _ERRORS_ONLY = 3
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.cpu.speech_text import SpokenWord, sentences, spoken_words
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 NOBODY = -1
 MAX_PHONEMES = 400

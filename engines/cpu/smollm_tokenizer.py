@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 START = 1
 """<|im_start|>"""

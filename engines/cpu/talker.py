@@ -24,7 +24,7 @@ from engines.model_files import HIBARI_TALKER
 from engines.model_store import ModelStore
 from engines.options import Count, by_type
 from engines.stepping import require_new, step_each
-from session_server.media import WordSpan
+from session_server.types.audio import WordSpan
 
 _ENERGY = 129
 _VOICED = -0.6

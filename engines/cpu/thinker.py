@@ -40,7 +40,7 @@ from engines.cpu.thinker_slots import Slot, SlotTable, runs
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store import ModelStore
 from engines.options import Within, by_type
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 _CALL_BUDGET = 160
 _LEAST_UNREAD = 2

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from engines.cpu.smollm_model import Logits
 from engines.cpu.smollm_tokenizer import CharacterStream, SmolTokenizer
 from engines.cpu.thinker_piece import STOP, Piece
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 MOST_CHOICES = 512
 """Choices on the way to a call's end; each takes about half a millisecond, and everybody waits for it."""

@@ -37,7 +37,7 @@ import enum
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from session_server.media import NS_PER_S, Value
+from session_server.types.audio import NS_PER_S, Value
 
 
 class TurnAction(enum.Enum):

@@ -27,7 +27,7 @@ from engines.duplex.slots import SlotTable
 from engines.duplex.text_pieces import TextPieces
 from engines.model_store import ModelStore
 from engines.options import by_type
-from session_server.errors import EngineFault, ModelsMissing
+from session_server.types.errors import EngineFault, ModelsMissing
 
 RATE = 24_000
 FRAME_SAMPLES = 1_920

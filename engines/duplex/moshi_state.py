@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "State": (),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from engines.duplex.base import DuplexEngine
 from engines.model_store import ModelStore
 from engines.registry import imported, unknown
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 DuplexFactory = Callable[[Mapping[str, object], ModelStore], DuplexEngine]
 

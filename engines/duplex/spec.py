@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engines import graph_values as values
-from session_server.errors import ConfigError, shown
+from session_server.types.errors import ConfigError, shown
 
 KIND = "duplex"
 THREAD, PROCESS = "thread", "process"

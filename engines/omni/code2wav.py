@@ -35,8 +35,8 @@ from engines.omni.options import VocoderOptions, read_options
 from engines.omni.parts import LOADING, QWEN3, Weights
 from engines.omni.pcm import s16le
 from engines.stepping import require_new
-from session_server.errors import EngineFault
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import EngineFault
 
 Tensor = Any
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 POINTS = 10
 """Instants from noise to mel, as in the published generation; a chunk takes one step less."""

@@ -11,7 +11,7 @@ import torch
 
 from engines.omni.options import OmniOptions, Options, read_options
 from engines.omni.parts import Family, Part, require_device, require_folder
-from session_server.errors import SessionServerError
+from session_server.types.errors import SessionServerError
 
 TRANSFORMERS = "5.19.0"
 """The version whose names these engines use (engines/omni/requirements.txt)."""

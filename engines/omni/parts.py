@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from engines.omni.options import OmniOptions
-from session_server.errors import EngineFault, ModelsMissing, one_line
+from session_server.types.errors import EngineFault, ModelsMissing, one_line
 
 Tensor = Any
 

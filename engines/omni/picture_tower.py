@@ -17,7 +17,7 @@ from engines.omni.edge import Sight
 from engines.omni.options import VisionOptions
 from engines.omni.parts import Family, Weights
 from engines.vision.picture import decoded
-from session_server.errors import EngineFault, ModelsMissing
+from session_server.types.errors import EngineFault, ModelsMissing
 
 _SIZES = "preprocessor_config.json"
 

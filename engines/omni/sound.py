@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _HOP = 160
 _LEAST = INPUT_RATE // 10

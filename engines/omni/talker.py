@@ -33,8 +33,8 @@ from engines.omni.options import TalkerOptions
 from engines.omni.parts import LOADING
 from engines.omni.sampling import Chances
 from engines.stepping import require_new
-from session_server.errors import EngineFault
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import EngineFault
 
 Tensor = Any
 

@@ -37,7 +37,7 @@ from engines.omni.options import ThinkerOptions
 from engines.omni.parts import LOADING
 from engines.omni.sampling import Chances, Choice, choose
 from engines.omni.thinker_model import Seen, ThinkerModel
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 STOP, LENGTH = "stop", "max_output_tokens"
 _SHARE_OF_ANSWER = 4

@@ -40,8 +40,8 @@ from engines.omni.parts import LOADING, QWEN2_5, Weights
 from engines.omni.pcm import s16le
 from engines.omni.voices import known_voice, read_voices
 from engines.stepping import require_new
-from session_server.errors import EngineFault
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import EngineFault
 
 Tensor = Any
 

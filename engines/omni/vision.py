@@ -30,7 +30,7 @@ from engines.omni.parts import LOADING, Family
 from engines.omni.picture_tower import Patches, PictureTower
 from engines.stepping import require_new
 from engines.vision.picture import LONGEST, BadPicture
-from session_server.errors import EngineFault, one_line
+from session_server.types.errors import EngineFault, one_line
 
 VERSION = 1
 """Of what is done before the tower and after it."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from session_server.errors import EngineFault, ModelsMissing, one_line
+from session_server.types.errors import EngineFault, ModelsMissing, one_line
 
 Voice = TypeVar("Voice")
 

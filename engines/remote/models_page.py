@@ -9,7 +9,7 @@ import aiohttp
 
 from engines.remote.options import RemoteOptions
 from engines.remote.refusals import failure_of, said_by
-from session_server.errors import ConfigError, EngineFault
+from session_server.types.errors import ConfigError, EngineFault
 
 _LONGEST = 4 << 20
 _SHOWN = 5

@@ -28,7 +28,7 @@ from engines.remote.refusals import failure_of, refusal
 from engines.remote.said import error_text
 from engines.remote.sse import EventReader, EventTooLong
 from engines.streaming import AnswerFailed, Pace
-from session_server.errors import ConfigError, EngineFault
+from session_server.types.errors import ConfigError, EngineFault
 
 _log = logging.getLogger(__name__)
 

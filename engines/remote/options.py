@@ -17,7 +17,7 @@ from typing import Annotated, TypeAlias
 from yarl import URL
 
 from engines.options import Place, Read, Share, Text, Within, WrongOption, by_type
-from session_server.errors import shown
+from session_server.types.errors import shown
 
 _OPTIONS_FOR = {
     "temperature": "temperature",

@@ -24,7 +24,7 @@ from engines.model_store import ModelStore
 from engines.options import Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _FRAME = INPUT_RATE // 50
 _WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905 - readable

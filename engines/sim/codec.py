@@ -16,7 +16,7 @@ from engines.options import Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP, SimFrames
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 
 @dataclass(frozen=True, slots=True)

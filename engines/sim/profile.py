@@ -21,8 +21,8 @@ from typing import Any
 import yaml
 
 from engines.base import Stage
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
+from session_server.types.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from engines.base import (
 )
 from engines.sim.profile import Profile, StageCost
 from engines.sim.scripted_base import Scripted
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 
 REMEMBERED = 256
 _KINDS = ("person", "dog", "cup", "chair", "book")

@@ -26,7 +26,7 @@ from engines.sim.behaviour import SimOptions, SimulatedFault
 from engines.sim.prefix_cache import PrefixCache
 from engines.sim.thinker import Words, scripted_answer, tokens_of
 from engines.streaming import AnswerFailed, Pace
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 _LOG = logging.getLogger(__name__)
 _WHENEVER_NS = 1 << 62

@@ -15,7 +15,7 @@ from engines.model_store import ModelStore
 from engines.options import Count, Within, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
-from session_server.media import OUTPUT_RATE, WordSpan
+from session_server.types.audio import OUTPUT_RATE, WordSpan
 
 HOP = 300
 _WORD = re.compile(r"\S+")

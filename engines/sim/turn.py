@@ -17,7 +17,7 @@ from engines.options import Share, by_type
 from engines.sim.asr import loud_seconds
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _TAIL_BYTES = INPUT_RATE // 10 * 2
 

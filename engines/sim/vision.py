@@ -35,7 +35,7 @@ from engines.model_store import ModelStore
 from engines.options import Read, by_type
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
-from session_server.errors import shown
+from session_server.types.errors import shown
 
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"GIF8")
 _WHOLE = (0.0, 0.0, 1.0, 1.0)

@@ -21,7 +21,7 @@ from engines.sim.codec import SimSpectra
 from engines.sim.job_engine import JobEngine
 from engines.sim.talker import HOP
 from engines.sim.wave import clause_samples, wave_seed
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 
 @dataclass(frozen=True, slots=True)

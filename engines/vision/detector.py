@@ -32,7 +32,7 @@ from engines.vision.detectors import CenterNet, NanoDet
 from engines.vision.memory import Identity, Memory, detector_models, picture_hash, reader_models
 from engines.vision.picture import BadPicture, Picture, decoded
 from engines.vision.reading import LINES_AT_ONCE, MOST_TEXTS, OPTIONS, Line, TextReader
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 
 class _Models(NamedTuple):

@@ -14,7 +14,7 @@ from engines.chat_text import opens, role_and_text, system_text
 from engines.trimming import first_kept
 from engines.vllm.foreign import Tokenizer
 from engines.vllm.options import VllmOptions
-from session_server.errors import one_line
+from session_server.types.errors import one_line
 
 _PER_MESSAGE = 8
 """What a template puts around a message, at most."""

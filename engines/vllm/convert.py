@@ -22,7 +22,7 @@ from engines.model_lock import locked
 from engines.model_progress import FetchFailed
 from engines.model_registry import PipRegistry
 from engines.model_store import ModelStore
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 VERSION = 1
 CURE = "run `python -m engines.vllm.convert`"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from engines.streaming import AnswerFailed
-from session_server.errors import EngineFault, one_line
+from session_server.types.errors import EngineFault, one_line
 
 _log = logging.getLogger(__name__)
 _SETTLE_S = 5

@@ -18,7 +18,7 @@ from engines.vllm.convert import SMOLLM, converted
 from engines.vllm.environment import set_environment
 from engines.vllm.foreign import Engine, Params, Source
 from engines.vllm.options import VllmOptions, read_options
-from session_server.errors import (
+from session_server.types.errors import (
     ConfigError,
     EngineFault,
     ModelsMissing,

@@ -31,7 +31,7 @@ from engines.vllm.leases import Loans, inputs
 from engines.vllm.life import Life
 from engines.vllm.options import VllmOptions, read_options
 from engines.vllm.reading import Reading
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 _WHENEVER_NS = 1 << 62
 missing = starting.missing

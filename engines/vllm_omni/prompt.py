@@ -14,7 +14,7 @@ import numpy as np
 from engines.base import ThinkJob
 from engines.omni.chat import QWEN3, Chat
 from engines.vllm_omni.options import ThinkerOptions
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _HOP = 160
 _LEAST = INPUT_RATE // 10

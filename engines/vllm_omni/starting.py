@@ -24,7 +24,7 @@ from engines.vllm.environment import set_environment
 from engines.vllm.foreign import Engine
 from engines.vllm_omni import names, pipeline, plugin
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
-from session_server.errors import (
+from session_server.types.errors import (
     ConfigError,
     EngineFault,
     ModelsMissing,

@@ -28,7 +28,7 @@ from engines.stepping import require_new
 from engines.vllm_omni.options import ModelOptions, read_model
 from engines.vllm_omni.sound import Sound
 from engines.vllm_omni.starting import frame_samples, model_config
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 _MOST = 1024
 _WAIT_S = 0.1

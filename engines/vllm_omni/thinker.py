@@ -34,8 +34,8 @@ from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from engines.vllm_omni.prompt import Prompts
 from engines.vllm_omni.sound import Sound
 from engines.vllm_omni.stages import Stages
-from session_server.errors import EngineFault, one_line
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
+from session_server.types.errors import EngineFault, one_line
 
 THINKER, TALKER, WAVE = range(3)
 _SHUTDOWN_S = 30.0

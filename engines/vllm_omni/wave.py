@@ -11,7 +11,7 @@ from engines.model_store import ModelStore
 from engines.stepping import require_new, step_each
 from engines.vllm_omni.options import ModelOptions, read_model
 from engines.vllm_omni.starting import frame_samples, model_config
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 _MOST = 1024
 

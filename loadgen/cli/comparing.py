@@ -15,7 +15,7 @@ from loadgen.compare import Plan, compare, comparison
 from loadgen.plots import comparison_plot
 from loadgen.points import Laboratory
 from loadgen.tables import comparison_markdown, print_comparison
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

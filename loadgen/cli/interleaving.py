@@ -10,7 +10,7 @@ from rich.table import Table
 from loadgen import interleave
 from loadgen.cli.parser import parse
 from loadgen.cli.running import users_of as check_options
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

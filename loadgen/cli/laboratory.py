@@ -11,7 +11,7 @@ from rich.console import Console
 from loadgen import plots
 from loadgen.candidates import Setting, parse_sets
 from loadgen.sweep import Range
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 def setting_of(options: argparse.Namespace, profile: str, workload: str) -> Setting:

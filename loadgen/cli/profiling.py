@@ -18,8 +18,8 @@ from loadgen.served import per_session
 from loadgen.simulation import find_profile
 from loadgen.workloads import find_workload
 from session_server.config import load
-from session_server.errors import ConfigError
 from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
+from session_server.types.errors import ConfigError
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

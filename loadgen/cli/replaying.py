@@ -10,8 +10,8 @@ import argparse
 from rich.console import Console
 
 from loadgen.recorded import lines_of
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.trace_of_record import replay
+from session_server.types.audio import NS_PER_S
 
 _SHOWN = 10
 

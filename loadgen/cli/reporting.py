@@ -11,7 +11,7 @@ from rich.console import Console
 from loadgen import report as reports
 from loadgen.cli.laboratory import check_folders
 from loadgen.tables import print_comparison, print_sweep
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 Named = list[tuple[str, dict[str, Any]]]
 

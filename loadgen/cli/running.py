@@ -28,9 +28,9 @@ from loadgen.speech import Material, recorded, synthesised
 from loadgen.wire_client import Plan, even_workload
 from loadgen.workload_bounds import complaints
 from loadgen.workloads import find_workload
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.spec import CameraUse, Workload
+from session_server.types.audio import NS_PER_S
+from session_server.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from loadgen.driver_webrtc import RtcDriver

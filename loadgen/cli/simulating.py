@@ -16,7 +16,7 @@ from loadgen.candidates import candidate, spec_of
 from loadgen.cli.laboratory import check_folders, setting_of
 from loadgen.simulation import Look, SimulationReport, SimulationSpec, simulate
 from loadgen.slo import judge, read_bars
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

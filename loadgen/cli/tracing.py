@@ -9,9 +9,9 @@ import yaml
 from rich.console import Console
 
 from loadgen.recorded import lines_of
-from session_server.errors import ConfigError
 from session_server.runtime.simulation.trace import trace_mapping
 from session_server.runtime.simulation.trace_of_record import trace_of_record
+from session_server.types.errors import ConfigError
 
 _HEAD = """\
 # What the users of {source} did: {sessions} sessions, {turns} turns. Lengths and instants only, no words.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from loadgen.users.intents import Acknowledge, Intent
 from loadgen.users.player import QUANTUM, QUANTUM_NS, Part, Player
 from loadgen.users.script import NEVER
-from session_server.media import OUTPUT_RATE, samples_to_ms
+from session_server.types.audio import OUTPUT_RATE, samples_to_ms
 
 
 class _Open:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from loadgen.users.intents import Kind, Utterance
 from loadgen.users.script import NEVER, Wishes
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.spec import Span, Workload
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 _LONGER = 2
 """Nods are drawn for an answer that takes so many times as long as it should."""

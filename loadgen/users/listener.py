@@ -27,7 +27,7 @@ from loadgen.users.events import (
 from loadgen.users.intents import Intent, Truncate
 from loadgen.users.player import Part, Player
 from loadgen.users.script import NEVER
-from session_server.media import OUTPUT_RATE, samples_to_ms
+from session_server.types.audio import OUTPUT_RATE, samples_to_ms
 
 
 @dataclass(frozen=True, slots=True)

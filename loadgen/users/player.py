@@ -15,7 +15,7 @@ Invariant: received == taken + waiting + dropped, for every part.
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ns
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ns
 
 QUANTUM_NS = 20 * NS_PER_MS
 QUANTUM = OUTPUT_RATE // 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 CONNECT_NS = 10 * NS_PER_S
 QUIET_NS = 10 * NS_PER_S

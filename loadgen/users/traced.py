@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from loadgen.users.intents import Kind, Utterance
 from loadgen.users.script import NEVER, Wishes
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.trace import TraceSession, TraceTurn
+from session_server.types.audio import NS_PER_S
 
 PATIENCE_NS = 30 * NS_PER_S
 

@@ -26,7 +26,7 @@ from loadgen.users.notes import Notes
 from loadgen.users.player import QUANTUM_NS
 from loadgen.users.script import NEVER, Script, Wishes
 from loadgen.users.state import CONNECT_NS, FIRST_GUESS_NS, OWN_TAIL_NS, QUIET_NS, State
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 
 _PAUSING, _ASKING, _WAITING = State.PAUSING, State.ASKING, State.WAITING
 _LISTENING, _DONE = State.LISTENING, State.DONE

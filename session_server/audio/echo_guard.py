@@ -27,7 +27,7 @@ from session_server.audio.echo_spectra import (
 )
 from session_server.audio.formats import Int16
 from session_server.audio.framing import FRAME_SAMPLES
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _UNEXPLAINED = 0.65
 """An excess up to this is still echo: distortion and reverberation that the model does not know."""

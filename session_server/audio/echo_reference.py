@@ -16,9 +16,9 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.audio.formats import AudioFormat, Int16, decode_samples
+from session_server.audio.formats import Int16, decode_samples
 from session_server.audio.resample import FirResampler
-from session_server.media import INPUT_RATE, NS_PER_S, OUTPUT_RATE
+from session_server.types.audio import INPUT_RATE, NS_PER_S, OUTPUT_RATE, AudioFormat
 
 Float32 = NDArray[np.float32]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from session_server.audio.echo_reference import Float32, PlaybackReference
 from session_server.audio.formats import Int16
 from session_server.audio.framing import FRAME_SAMPLES
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 Complex64 = NDArray[np.complex64]
 

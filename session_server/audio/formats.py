@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.protocol.session_config import AudioFormat as AudioFormat
+from session_server.types.audio import AudioFormat
 
 Int16 = NDArray[np.int16]
 Bytes = NDArray[np.uint8]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from session_server.audio.formats import AudioFormat, Int16, decode_samples
+from session_server.audio.formats import Int16, decode_samples
 from session_server.audio.resample import FirResampler
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE, AudioFormat
 
 
 class InputDecoder:

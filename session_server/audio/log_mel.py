@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]

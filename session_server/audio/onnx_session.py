@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 
 def open_session(path: Path) -> ort.InferenceSession:

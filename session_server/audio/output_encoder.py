@@ -6,9 +6,9 @@ Owns the resampler's state of one response's stream. PCM passes through untouche
 
 from __future__ import annotations
 
-from session_server.audio.formats import AudioFormat, decode_samples, encode_samples
+from session_server.audio.formats import decode_samples, encode_samples
 from session_server.audio.resample import FirResampler
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE, AudioFormat
 
 
 class OutputEncoder:

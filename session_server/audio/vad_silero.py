@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from session_server.audio.formats import Int16
 from session_server.audio.framing import FRAME_SAMPLES
 from session_server.audio.onnx_session import open_session
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _HISTORY = 64
 _STATE_SHAPE = (2, 1, 128)

@@ -10,7 +10,7 @@ import numpy as np
 import webrtcvad
 
 from session_server.audio.formats import Int16
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 _STEP = INPUT_RATE // 50
 

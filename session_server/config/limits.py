@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from session_server.config.shape import Where, leaves
 from session_server.config.tree import Config
-from session_server.errors import ConfigError, shown
 from session_server.protocol.extensions import MAX_FPS, MAX_PICTURE, MIN_FPS, MIN_PICTURE
+from session_server.types.errors import ConfigError, shown
 
 _DAY_MS = 86_400_000
 _GIB = 1024**3

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, cast
 
 from session_server.config.tree import SECRET_KEYS
-from session_server.errors import ConfigError, shown
+from session_server.types.errors import ConfigError, shown
 
 Where = Callable[[str], str]
 """Says where the value of a dotted key came from: `file x.yaml`, `variable Y`, `flag --z`."""

@@ -20,7 +20,7 @@ from engines.graph import Graph
 from session_server.config import limits
 from session_server.config.shape import Where, build, leaves, require_plain
 from session_server.config.tree import SECRET_KEYS, Config
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 ENV_PREFIX = "SESSION_SERVER__"
 DEFAULT_FILE = "cpu.yaml"

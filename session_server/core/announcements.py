@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from session_server.core.items import Item
 from session_server.core.settings import Modality
-from session_server.media import PlaybackSnapshot, Value
+from session_server.types.audio import PlaybackSnapshot, Value
 
 # -- announcements: input
 

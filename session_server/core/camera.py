@@ -30,7 +30,7 @@ from session_server.core.events import FrameAlike, FrameCame, FrameTaken, Pictur
 from session_server.core.settings import VideoExtension
 from session_server.core.video_window import FORCED, Evidence, VideoWindow, belongs
 from session_server.core.works import Work, Works
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S, samples_to_ms
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S, samples_to_ms
 
 LEAST_FPS = 0.2
 OVERLOAD_NS = NS_PER_S

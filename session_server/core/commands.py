@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from session_server.core.announcements import PartAddress
 from session_server.core.settings import Modality, Tool, ToolChoice
-from session_server.media import PlaybackSnapshot, Value
+from session_server.types.audio import PlaybackSnapshot, Value
 
 # -- commands: transport
 

@@ -13,7 +13,7 @@ from collections import Counter
 
 from session_server.core.context import Context
 from session_server.core.video_window import VideoWindow
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 PERSIST_NS = NS_PER_S // 2
 WORDS = "Tell the user in one short sentence what has changed, or say nothing."

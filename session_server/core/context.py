@@ -10,8 +10,8 @@ from session_server.core.actions import Action, AnnounceError, AnnounceItemDelet
 from session_server.core.conversation import Conversation
 from session_server.core.deadlines import Deadlines
 from session_server.core.settings import CoreParams, SessionSettings
-from session_server.ids import NewId
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
+from session_server.types.ids import NewId
 
 
 class Context:

@@ -6,7 +6,7 @@ those of `engines.duplex.base.TurnAction`, by name.
 
 from __future__ import annotations
 
-from session_server.media import Value
+from session_server.types.audio import Value
 
 TAKE = "take"
 YIELD = "yield"

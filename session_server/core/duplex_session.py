@@ -61,8 +61,8 @@ from session_server.core.settings import (
     TurnMode,
 )
 from session_server.core.turn_taking import TurnState
-from session_server.ids import NewId
-from session_server.media import INPUT_RATE, ms_to_samples, samples_to_ms
+from session_server.types.audio import INPUT_RATE, ms_to_samples, samples_to_ms
+from session_server.types.ids import NewId
 
 KEPT_INPUT_MS = 10_000
 """Of the user's audio between turns: the model has heard it."""

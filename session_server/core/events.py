@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from session_server.core.items import Item
 from session_server.core.settings import ResponseOverrides, SessionSettings
-from session_server.media import Value, WordSpan
+from session_server.types.audio import Value, WordSpan
 
 # -- the client
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from session_server.media import WordSpan
+from session_server.types.audio import WordSpan
 
 
 class Heard(NamedTuple):

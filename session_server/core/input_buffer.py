@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from session_server.core.actions import ForgetInput
 from session_server.core.context import Context
-from session_server.media import INPUT_RATE, ms_to_samples, samples_to_ms
+from session_server.types.audio import INPUT_RATE, ms_to_samples, samples_to_ms
 
 STEP = INPUT_RATE
 

@@ -39,7 +39,7 @@ from session_server.core.turn_taking import (
 from session_server.core.user_turns import UserTurns
 from session_server.core.utterance import Utterance
 from session_server.core.works import Work, Works
-from session_server.media import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
 
 RESUME_STRICT_MS = 64
 LONGEST_FRAME = 2_048

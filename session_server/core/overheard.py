@@ -5,7 +5,7 @@ An utterance begins with START_MS of speech and ends with END_MS of silence, or 
 
 from __future__ import annotations
 
-from session_server.media import INPUT_RATE, ms_to_samples
+from session_server.types.audio import INPUT_RATE, ms_to_samples
 
 SPEECH = 0.5
 SILENCE = 0.35

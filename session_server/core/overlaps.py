@@ -19,7 +19,7 @@ from session_server.core.responses import Responses
 from session_server.core.turn_taking import TurnEvent, TurnState, TurnTaking
 from session_server.core.utterance import Utterance
 from session_server.core.works import Works
-from session_server.media import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
 
 PROBE_SILENCE_MS = 96
 

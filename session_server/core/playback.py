@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import enum
 
-from session_server.media import NS_PER_MS, NS_PER_S, PlaybackSnapshot, ms_to_samples
+from session_server.types.audio import NS_PER_MS, NS_PER_S, PlaybackSnapshot, ms_to_samples
 
 MIN_SLICE_MS = 20
 MIN_GAP_NS = NS_PER_MS

@@ -12,7 +12,7 @@ from session_server.core.context import Context
 from session_server.core.responses import Responses
 from session_server.core.utterance import Utterance
 from session_server.core.works import Works
-from session_server.media import INPUT_RATE, ms_to_samples
+from session_server.types.audio import INPUT_RATE, ms_to_samples
 
 
 class ReadingAlong:

@@ -44,7 +44,7 @@ from session_server.core.responses import Responses
 from session_server.core.truncation import Truncation
 from session_server.core.user_turns import UserTurns
 from session_server.core.works import Works
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 
 LEAST_COMMIT_MS = 100
 

@@ -52,7 +52,7 @@ from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.turns_to_answer import TurnsToAnswer
 from session_server.core.waiting_answers import WaitingAnswers
 from session_server.core.works import Works
-from session_server.media import samples_to_ms
+from session_server.types.audio import samples_to_ms
 
 DEFAULT_LANE = "default"
 MAX_AHEAD_MS = 60_000

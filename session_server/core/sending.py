@@ -27,7 +27,7 @@ from session_server.core.deadlines import Timer
 from session_server.core.events import AudioWritten
 from session_server.core.playback import PlaybackLedger
 from session_server.core.response import Phase, Response
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 
 REPORT_EVERY_NS = 100 * NS_PER_MS
 REPORT_AGAIN_NS = NS_PER_S

@@ -85,8 +85,8 @@ from session_server.core.truncation import Truncation
 from session_server.core.turn_taking import WITH_ANSWER, TurnEvent, TurnState, TurnTaking
 from session_server.core.user_turns import UserTurns
 from session_server.core.works import Works
-from session_server.ids import NewId
-from session_server.media import PlaybackSnapshot
+from session_server.types.audio import PlaybackSnapshot
+from session_server.types.ids import NewId
 
 CLOSE_GOING_AWAY = 1001
 

@@ -12,7 +12,7 @@ from session_server.core.context import Context
 from session_server.core.deadlines import Timer
 from session_server.core.response import Response
 from session_server.core.sending import Sending
-from session_server.media import samples_to_ms
+from session_server.types.audio import samples_to_ms
 
 
 class SpokenAnswers:

@@ -23,7 +23,7 @@ from session_server.core.events import ItemTruncated, PlaybackAcked
 from session_server.core.playback import AckOutcome
 from session_server.core.response import Response
 from session_server.core.responses import Responses
-from session_server.media import PlaybackSnapshot, ms_to_samples, samples_to_ms
+from session_server.types.audio import PlaybackSnapshot, ms_to_samples, samples_to_ms
 
 REFUSED = frozenset({AckOutcome.STALE, AckOutcome.LATE, AckOutcome.UNKNOWN, AckOutcome.FINAL})
 

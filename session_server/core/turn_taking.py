@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 
-from session_server.errors import IllegalTransition
+from session_server.types.errors import IllegalTransition
 
 
 class TurnState(enum.Enum):

@@ -39,7 +39,7 @@ from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.core.video_window import Evidence
 from session_server.core.works import Work, WorkKind, Works
-from session_server.media import INPUT_RATE, NS_PER_S
+from session_server.types.audio import INPUT_RATE, NS_PER_S
 
 MAX_DRAFT_EVENTS = 2_000
 _NO_WORDS = "This server has no speech recognition beside its model."

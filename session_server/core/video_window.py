@@ -18,7 +18,7 @@ from session_server.core.actions import CameraView, PromptMessage
 from session_server.core.context import Context
 from session_server.core.events import FrameTaken
 from session_server.core.items import Role
-from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 WHOLE_NS = 16 * NS_PER_S
 """Evidence that is older is a line."""

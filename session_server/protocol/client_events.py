@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from session_server.errors import ClientFault
 from session_server.protocol import error_codes
 from session_server.protocol.items import Item, item
 from session_server.protocol.payloads import audio
@@ -30,6 +29,7 @@ from session_server.protocol.values import (
     read_json,
     text,
 )
+from session_server.types.errors import ClientFault
 
 
 class SessionUpdate(msgspec.Struct, frozen=True):

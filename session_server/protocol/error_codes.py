@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from session_server.errors import ClientFault
+from session_server.types.errors import ClientFault
 
 _QUOTED = 100
 """Characters of the client's own text that a message repeats at most."""

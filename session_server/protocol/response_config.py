@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from session_server.errors import ClientFault
 from session_server.protocol import error_codes
 from session_server.protocol.items import Item, ItemReference, item_or_reference
 from session_server.protocol.session_audio import audio_format, voice_name
@@ -23,6 +22,7 @@ from session_server.protocol.values import (
     option,
     text,
 )
+from session_server.types.errors import ClientFault
 
 MAX_METADATA = 16
 MAX_METADATA_KEY = 64

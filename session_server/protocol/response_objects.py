@@ -77,7 +77,7 @@ def usage_of(
 
 
 class ResponseAudioOutput(msgspec.Struct, frozen=True):
-    """`format` as the session shows it (`AudioFormat.to_wire`)."""
+    """`format` as the session shows it (`session_config.format_object`)."""
 
     format: JsonObject
     voice: str

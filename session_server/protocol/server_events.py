@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from session_server.errors import ClientFault
 from session_server.protocol import response_objects
 from session_server.protocol.items import Item
 from session_server.protocol.values import JsonObject
+from session_server.types.errors import ClientFault
 
 CachedTokens = response_objects.CachedTokens
 InputTokens = response_objects.InputTokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from session_server.protocol import error_codes
 from session_server.protocol.session_config import (
-    AudioFormat,
     AudioInput,
     AudioOutput,
     NoiseReduction,
@@ -27,6 +26,7 @@ from session_server.protocol.values import (
     short_text,
     text,
 )
+from session_server.types.audio import AudioFormat
 
 FORMATS = tuple(form.value for form in AudioFormat)
 _HINTS = 100

@@ -8,7 +8,6 @@ kept as text, so that equal configs compare equal and nothing in them can change
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from session_server.protocol.extensions import Extensions, Video, VideoOffer
 from session_server.protocol.tools import FunctionTool, ToolChoice
 from session_server.protocol.values import Json, JsonObject
+from session_server.types.audio import AudioFormat
 
 STANDARD_VOICES = (
     "alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar",
@@ -24,26 +24,11 @@ REALTIME = "realtime"
 TRANSCRIPTION = "transcription"
 
 
-class AudioFormat(enum.Enum):
-    """How audio travels on this connection; mono. Value: the name on the wire."""
-
-    PCM = "audio/pcm"
-    PCMU = "audio/pcmu"
-    PCMA = "audio/pcma"
-
-    @property
-    def rate(self) -> int:
-        """Samples per second."""
-        return 24_000 if self is AudioFormat.PCM else 8_000
-
-    @property
-    def sample_bytes(self) -> int:
-        return 2 if self is AudioFormat.PCM else 1
-
-    def to_wire(self) -> JsonObject:
-        if self is AudioFormat.PCM:
-            return {"type": self.value, "rate": self.rate}
-        return {"type": self.value}
+def format_object(format: AudioFormat) -> JsonObject:
+    """An audio format as sessions and responses show it."""
+    if format is AudioFormat.PCM:
+        return {"type": format.value, "rate": format.rate}
+    return {"type": format.value}
 
 
 class Voices(msgspec.Struct, frozen=True):
@@ -125,7 +110,7 @@ class AudioInput(msgspec.Struct, frozen=True):
 
     def to_wire(self) -> JsonObject:
         return {
-            "format": self.format.to_wire(),
+            "format": format_object(self.format),
             "transcription": self.transcription and self.transcription.to_wire(),
             "noise_reduction": msgspec.to_builtins(self.noise_reduction),
             "turn_detection": msgspec.to_builtins(self.turn_detection),
@@ -138,7 +123,7 @@ class AudioOutput(msgspec.Struct, frozen=True):
     speed: float = 1.0
 
     def to_wire(self) -> JsonObject:
-        return {"format": self.format.to_wire(), "voice": self.voice, "speed": self.speed}
+        return {"format": format_object(self.format), "voice": self.voice, "speed": self.speed}
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):

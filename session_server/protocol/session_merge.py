@@ -12,7 +12,6 @@ from functools import partial
 
 import msgspec
 
-from session_server.errors import ClientFault
 from session_server.protocol import error_codes
 from session_server.protocol.extensions import Extensions, merge_extensions
 from session_server.protocol.frames import MAX_ECHO
@@ -47,6 +46,7 @@ from session_server.protocol.values import (
     option,
     text,
 )
+from session_server.types.errors import ClientFault
 
 MODALITIES = ("audio", "text")
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh")

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 

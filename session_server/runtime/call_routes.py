@@ -14,7 +14,6 @@ from typing import Protocol, runtime_checkable
 from aiohttp import web
 
 from session_server.config import Config
-from session_server.errors import ClientFault
 from session_server.protocol import error_codes
 from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.session_config import SessionRules
@@ -28,6 +27,7 @@ from session_server.runtime.realtime_routes import websocket_limits
 from session_server.transports.base import Outbox
 from session_server.transports.webrtc.offer import read_offer
 from session_server.transports.websocket import serve_websocket, websocket_response
+from session_server.types.errors import ClientFault
 
 SDP = "application/sdp"
 FORM = "multipart/form-data"

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 
 from session_server.config import Config
-from session_server.errors import ConfigError
 from session_server.observability.catalogue import CallPath
 from session_server.observability.metrics import Metrics
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint
@@ -31,6 +30,7 @@ from session_server.transports.webrtc.media import Media, MediaPath, PathUnavail
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.video import Sight
 from session_server.transports.webrtc.video_decoder import Dropped
+from session_server.types.errors import ConfigError
 from session_server.video.decode import grid
 from session_server.video.timestamps import VideoClock
 

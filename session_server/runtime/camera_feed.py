@@ -13,8 +13,6 @@ import itertools
 from collections.abc import Callable
 
 from session_server.core import actions, events
-from session_server.errors import ClientFault
-from session_server.media import INPUT_RATE, samples_to_ns
 from session_server.protocol import error_codes
 from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video
@@ -24,6 +22,8 @@ from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.seam import look_at_frame
 from session_server.runtime.session_services import SessionServices
 from session_server.transports.base import VideoFrame
+from session_server.types.audio import INPUT_RATE, samples_to_ns
+from session_server.types.errors import ClientFault
 from session_server.video.decode import EncodedFrame
 
 AHEAD_MS = 10_000

@@ -23,10 +23,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from session_server.clock import Clock, MonotonicClock
-from session_server.errors import ConfigError, SessionServerError
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.speaker import Part, Speaker
 from session_server.runtime.tls import client_tls
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.types.errors import ConfigError, SessionServerError
 
 FRAME_MS = 20
 FRAME_BYTES = OUTPUT_RATE * FRAME_MS // 1000 * 2

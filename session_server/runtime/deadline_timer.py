@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
 from session_server.runtime.timers import Loop, Timer
+from session_server.types.audio import NS_PER_S
 
 
 class DeadlineTimer:

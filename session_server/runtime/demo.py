@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms, samples_to_ns
 from session_server.runtime.client import Client, ClientError, connected, microphone
 from session_server.runtime.dialogue import (
     Exchange,
@@ -24,6 +23,7 @@ from session_server.runtime.dialogue import (
 )
 from session_server.runtime.server import Server
 from session_server.runtime.sound_files import Synthesiser, onset_samples, write_wav
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ms, samples_to_ns
 
 QUESTION = "What is the capital city of France?"
 LONG_WISH = "Tell me a long story about a cat."

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE
 from session_server.runtime.client import Arrived, Client, ClientError, Event
 from session_server.runtime.speaker import Part
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE
 
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 REPLY_TEXT = "response.output_audio_transcript.done"

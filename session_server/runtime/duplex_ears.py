@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from session_server.audio.formats import AudioFormat, Int16, decode_samples
+from session_server.audio.formats import Int16, decode_samples
 from session_server.audio.resample import FirResampler
 from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.ears import Ears
+from session_server.types.audio import AudioFormat
 
 
 class DuplexEars(Ears):

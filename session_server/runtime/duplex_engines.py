@@ -10,8 +10,8 @@ from engines.duplex.registry import duplex_factory
 from engines.duplex.spec import PROCESS, DuplexSpec
 from engines.graph_values import wrong_option
 from engines.model_store import ModelStore
-from session_server.errors import ConfigError
 from session_server.runtime.duplex_process import DuplexProcess
+from session_server.types.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

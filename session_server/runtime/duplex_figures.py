@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from session_server.media import NS_PER_S
 from session_server.observability.catalogue import DuplexPlace, SlotState
 from session_server.observability.metrics import Metrics
 from session_server.runtime.duplex_clock import Ticked
 from session_server.runtime.duplex_seating import Place
+from session_server.types.audio import NS_PER_S
 
 STAGE = "duplex"
 

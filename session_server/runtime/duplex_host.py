@@ -26,7 +26,6 @@ from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
 from session_server.observability.metrics import Metrics
 from session_server.runtime.duplex_clock import DuplexClock, Seat, Ticked
 from session_server.runtime.duplex_engines import engine_maker
@@ -63,6 +62,7 @@ from session_server.runtime.messages import (
     ToSession,
 )
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")

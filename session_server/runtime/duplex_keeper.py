@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from engines.duplex.base import DuplexEngine
 from engines.duplex.spec import DuplexSpec
 from session_server.clock import Clock
-from session_server.errors import EngineFault, SessionServerError
-from session_server.media import NS_PER_S
 from session_server.observability.metrics import Metrics
 from session_server.runtime.duplex_clock import (
     Crashed,
@@ -31,6 +29,8 @@ from session_server.runtime.duplex_figures import STAGE
 from session_server.runtime.restarts import RETRY_S, Restarts
 from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_worker import describe
+from session_server.types.audio import NS_PER_S
+from session_server.types.errors import EngineFault, SessionServerError
 
 _LOG = logging.getLogger(__name__)
 _JOIN_S = 5.0

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
-from session_server.errors import EngineFault
 from session_server.runtime.bulk_channel import BulkChannel
 from session_server.runtime.engine_process import STOP, EngineProcess, ending
 from session_server.runtime.stage_worker import sendable
+from session_server.types.errors import EngineFault
 
 Create = Callable[[], DuplexEngine]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 MAX_BEHIND = 4
 """Ticks: a model that is further behind does not make up for them all."""

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from session_server.media import Value
+from session_server.types.audio import Value
 
 
 class Place(enum.Enum):

@@ -19,7 +19,7 @@ from session_server.core.duplex_events import AssistantLost, AssistantSpoke, Dup
 from session_server.core.duplex_session import DuplexSession
 from session_server.core.session import Session
 from session_server.observability.logs import session_log
-from session_server.protocol.session_config import REALTIME, AudioFormat, AudioInput, SessionConfig
+from session_server.protocol.session_config import REALTIME, AudioInput, SessionConfig
 from session_server.protocol.tools import ToolChoice
 from session_server.protocol.values import JsonObject
 from session_server.runtime.duplex_ears import DuplexEars
@@ -35,6 +35,7 @@ from session_server.runtime.messages import DuplexFrame, DuplexLost, ToSession
 from session_server.runtime.session_services import SessionServices
 from session_server.runtime.session_task import SessionTask
 from session_server.transports.base import Outbox
+from session_server.types.audio import AudioFormat
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from engines.duplex.spec import WordsSpec
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from session_server.clock import Clock
-from session_server.errors import ConfigError
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics
 from session_server.runtime.messages import CancelWork, Recognise, ToSession, WorkFailed
@@ -26,6 +25,7 @@ from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import make_policy
 from session_server.scheduler.stage_queue import StageQueue
+from session_server.types.errors import ConfigError
 
 _JOIN_S = 5.0
 

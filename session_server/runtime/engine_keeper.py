@@ -15,12 +15,12 @@ from typing import Protocol
 
 from engines.base import Capabilities
 from engines.streaming import StreamingEngine
-from session_server.errors import ConfigError, EngineFault
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.restarts import Restarts
 from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_worker import describe
 from session_server.runtime.timers import Loop, Timer
+from session_server.types.errors import ConfigError, EngineFault
 
 _LOG = logging.getLogger(__name__)
 _CLOSE_LIMIT_S = 10.0

@@ -17,7 +17,6 @@ from aiohttp import web
 from engines.model_store import ModelStore
 from session_server.clock import Clock
 from session_server.config import Config
-from session_server.media import NS_PER_S
 from session_server.observability.logs import session_log
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics
@@ -46,6 +45,7 @@ from session_server.runtime.session_task import SessionTask
 from session_server.runtime.tls import Tls, server_tls
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.websocket import WebSocketOutbox
+from session_server.types.audio import NS_PER_S
 
 _log = logging.getLogger(__name__)
 

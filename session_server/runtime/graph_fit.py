@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from engines.base import Capabilities, Stage
 from engines.graph import Graph
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 
 def require_fit(graph: Graph, able: Mapping[Stage, Capabilities | None]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from session_server.errors import SessionServerError
 from session_server.runtime.client_secrets import SecretStore
 from session_server.runtime.messages import ToHost
+from session_server.types.errors import SessionServerError
 
 
 class HostSilent(SessionServerError):

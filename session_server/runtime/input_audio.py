@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from session_server.media import INPUT_RATE
 from session_server.runtime.kept_sounds import KeptSounds
+from session_server.types.audio import INPUT_RATE
 
 MAX_INLINE_BYTES = 16 * 1024 * 1024
 """Inline recordings that may wait for their recognition at a time: almost nine minutes; the oldest go first."""

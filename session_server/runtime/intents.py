@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import assert_never
 
 from session_server.core import events, items, settings
-from session_server.errors import ClientFault
-from session_server.ids import NewId
-from session_server.media import OUTPUT_RATE
 from session_server.protocol import client_events as wire, items as wire_items, session_config
 from session_server.protocol.response_config import ResponseConfig
 from session_server.protocol.tools import FunctionTool, ToolChoice
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import ClientFault
+from session_server.types.ids import NewId
 
 FindItem = Callable[[str], items.Item | None]
 """Looks up a conversation item by its id."""

@@ -17,7 +17,7 @@ from engines.base import (
 )
 from engines.model_store import ModelStore
 from engines.registry import factory
-from session_server.errors import ConfigError, EngineFault, ModelsMissing
+from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 
 _ENGINE = "cpu.picture_detector"
 

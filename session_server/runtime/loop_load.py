@@ -6,7 +6,7 @@ more; for each period in which it did not, they get twice as much, up to all. Na
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 LATE_S = 0.020
 PERIOD_NS = NS_PER_S

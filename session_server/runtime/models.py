@@ -9,8 +9,8 @@ from engines.model_progress import Phase, Progress, silent
 from engines.model_store import ModelEntry, ModelStore
 from engines.npm_registry import NpmRegistry
 from session_server.config import Config
-from session_server.errors import ModelsMissing
 from session_server.runtime.server import model_store
+from session_server.types.errors import ModelsMissing
 
 __all__ = [
     "ModelEntry", "Phase", "Progress", "fetch_command", "fetch_models", "looks_at_pictures", "missing_models", "model_store",

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from session_server.config import Config
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.client import Client, ClientError, append, connected
 from session_server.runtime.dialogue import (
     FIRST_AUDIO,
@@ -25,6 +23,8 @@ from session_server.runtime.dialogue import (
 from session_server.runtime.server import serving
 from session_server.runtime.session_factory import hearing_of
 from session_server.runtime.sound_files import read_sound, write_wav
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
+from session_server.types.errors import ConfigError
 
 _BLOCK_BYTES = OUTPUT_RATE * 2
 _WITHIN_S = 120.0

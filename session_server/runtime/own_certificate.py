@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from engines.model_store import cache_folder
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 FILE = "self_signed.pem"
 _LIFE = datetime.timedelta(days=397)  # browsers refuse longer ones

@@ -9,7 +9,6 @@ from typing import Protocol
 from engines.base import ChunkShape, Stage
 from engines.graph import Graph
 from session_server.clock import Clock
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
 from session_server.runtime.picture_memory import PictureMemory
@@ -19,6 +18,7 @@ from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel
 from session_server.scheduler.lead_cap import LeadCap
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 SPEECH_STAGES = (Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)
 _PRIOR_NS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from session_server.ids import random_id
+from session_server.types.ids import random_id
 
 _CALL = "rtc"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from session_server.core import actions, events
-from session_server.media import NS_PER_S, OUTPUT_RATE, PlaybackSnapshot, samples_to_ns
 from session_server.observability.metrics import Metrics
+from session_server.types.audio import NS_PER_S, OUTPUT_RATE, PlaybackSnapshot, samples_to_ns
 
 _MAX_ANSWERS = 8
 """Answers that may be on their way at a time and are watched."""

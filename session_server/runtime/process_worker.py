@@ -18,7 +18,6 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 
 from engines.base import SteppedEngine
-from session_server.errors import EngineFault
 from session_server.runtime.engine_process import STOP, EngineProcess, ending
 from session_server.runtime.stage_process import LOAD, StageBirth
 from session_server.runtime.stage_worker import (
@@ -29,6 +28,7 @@ from session_server.runtime.stage_worker import (
     Report,
     describe,
 )
+from session_server.types.errors import EngineFault
 
 _LOG = logging.getLogger(__name__)
 _KILLED_S = 1.0

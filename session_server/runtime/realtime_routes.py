@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from session_server.config import Config
-from session_server.ids import random_id
 from session_server.protocol import error_codes
 from session_server.protocol.client_secrets import client_secret_body, parse_client_secret_request
 from session_server.protocol.session_config import SessionRules
@@ -29,6 +28,7 @@ from session_server.transports.websocket import (
     serve_websocket,
     websocket_response,
 )
+from session_server.types.ids import random_id
 
 Join = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request to join a call."""

@@ -26,7 +26,6 @@ from engines.base import (
     UtteranceJob,
     VisualEvidence,
 )
-from session_server.media import NS_PER_S
 from session_server.runtime.evidence_text import described, report, sure_kinds, unnamed
 from session_server.runtime.messages import (
     JudgeTurn,
@@ -40,6 +39,7 @@ from session_server.runtime.messages import (
 )
 from session_server.runtime.pipeline_parts import Stages
 from session_server.scheduler.work import Kind, WorkItem
+from session_server.types.audio import NS_PER_S
 
 MOST_PICTURE_BYTES = 64 << 20
 """Of one session's pictures that wait to be looked at."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from session_server.config.tree import ObservabilityConfig
-from session_server.errors import ConfigError
 from session_server.runtime.recorder import Recorder
+from session_server.types.errors import ConfigError
 
 if sys.platform != "win32":
     import fcntl

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from session_server.core import actions, events, items, settings
 from session_server.core.session import Session
-from session_server.errors import ConfigError
-from session_server.ids import NewId
-from session_server.media import WordSpan
+from session_server.types.audio import WordSpan
+from session_server.types.errors import ConfigError
+from session_server.types.ids import NewId
 
 _KNOWN: dict[str, Any] = {
     name: value

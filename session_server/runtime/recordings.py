@@ -10,10 +10,10 @@ from dataclasses import replace
 from session_server.audio.formats import decode_samples
 from session_server.core.events import ItemCreated
 from session_server.core.items import InputAudioContent, Item, Message
-from session_server.errors import ClientFault
 from session_server.protocol import items as wire
 from session_server.runtime.ears import Ears
 from session_server.runtime.spelling import Speller
+from session_server.types.errors import ClientFault
 
 MAX_RECORDING_S = 60
 

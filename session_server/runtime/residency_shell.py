@@ -14,7 +14,6 @@ from typing import Protocol
 
 from engines.base import Capabilities, JobKey, ThinkJob
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.runner import Runner
 from session_server.runtime.state_calls import ForgetState, MovedState
@@ -44,6 +43,7 @@ from session_server.scheduler.residency_events import (
     Wanted,
 )
 from session_server.scheduler.work import Kind, WorkItem
+from session_server.types.audio import NS_PER_S
 
 _MIB = 1 << 20
 _BLOCKS_EVERY_S = 0.25

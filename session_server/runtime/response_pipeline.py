@@ -13,7 +13,6 @@ from collections.abc import Callable
 from engines.base import JobKey, Stage, StepResult, TokenOutput
 from engines.clauses import ClauseSplitter, ClauseText
 from session_server.core import tool_calls
-from session_server.media import NS_PER_S
 from session_server.runtime.messages import (
     CallArguments,
     CallFinished,
@@ -32,6 +31,7 @@ from session_server.runtime.streamed_speech import PieceSplitter, StreamedSpeech
 from session_server.runtime.think_job import think_job
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.types.audio import NS_PER_S
 
 Speaking = SpeechPath | StreamedSpeechPath
 _THINKER, _TALKER = Stage.THINKER, Stage.TALKER

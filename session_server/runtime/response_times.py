@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import FirstChunk
+from session_server.types.audio import NS_PER_S
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from session_server.core import events
 from session_server.core.turn_taking import TurnState
-from session_server.media import OUTPUT_RATE
 from session_server.runtime import seam
 from session_server.transports.base import AudioSent
+from session_server.types.audio import OUTPUT_RATE
 
 MOST = 3
 LEAST_WAITING = OUTPUT_RATE // 5

@@ -20,8 +20,6 @@ from session_server.audio.vad_webrtc import WebRtcVad
 from session_server.clock import Clock
 from session_server.config import Config
 from session_server.core.settings import Hearing
-from session_server.errors import ConfigError
-from session_server.ids import NewId, random_id
 from session_server.observability.metrics import Metrics
 from session_server.protocol import session_config as wire
 from session_server.protocol.client_secrets import parse_first_session
@@ -33,6 +31,8 @@ from session_server.runtime.messages import ToHost
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox
+from session_server.types.errors import ConfigError
+from session_server.types.ids import NewId, random_id
 
 _EYES = {
     "cpu.picture_detector": Vision("detector", classes=80, ocr=True),

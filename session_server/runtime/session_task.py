@@ -18,8 +18,6 @@ from session_server.clock import unix_seconds
 from session_server.core import actions, events
 from session_server.core.session import Session
 from session_server.core.settings import SessionSettings
-from session_server.errors import ClientFault
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.observability.catalogue import SessionOutcome
 from session_server.observability.logs import session_log
 from session_server.protocol import client_events as wire, error_codes
@@ -27,7 +25,7 @@ from session_server.protocol.client_events import decode_client_event
 from session_server.protocol.frames import encode
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.server_events import ServerEvent, error_of
-from session_server.protocol.session_config import AudioFormat, SessionConfig
+from session_server.protocol.session_config import SessionConfig
 from session_server.protocol.session_merge import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
@@ -43,6 +41,8 @@ from session_server.runtime.spelling import Speller
 from session_server.runtime.turn_timing import TurnTiming
 from session_server.runtime.voice import Voice
 from session_server.transports.base import AudioSent, Outbox, Player, VideoFrame
+from session_server.types.audio import NS_PER_MS, NS_PER_S, AudioFormat
+from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from session_server.errors import ConfigError
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import ConfigError
 
 MAX_SECONDS = 600
 _VOICED = 0.01

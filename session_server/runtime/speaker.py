@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ms
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ms
 
 ACK_EVERY_NS = 100 * NS_PER_MS
 

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, Speech, SpeechJob, Stage, StepResult
 from engines.clauses import ClauseText
-from session_server.media import NS_PER_S, samples_to_ns
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.messages import Clause, Word
 from session_server.runtime.pipeline_parts import Outlet, Stages, unit_ns
@@ -26,6 +25,7 @@ from session_server.runtime.stage_runner import StageRunner
 from session_server.scheduler.credits import Credits
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.types.audio import NS_PER_S, samples_to_ns
 
 
 @dataclass(slots=True)

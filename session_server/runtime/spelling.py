@@ -15,12 +15,12 @@ from msgspec import UNSET
 
 from session_server.core import actions, items
 from session_server.core.settings import Modality
-from session_server.ids import NewId
-from session_server.media import PlaybackSnapshot
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.frames import MAX_ECHO
-from session_server.protocol.session_config import SessionConfig, to_wire
+from session_server.protocol.session_config import SessionConfig, format_object, to_wire
 from session_server.protocol.values import JsonObject
+from session_server.types.audio import PlaybackSnapshot
+from session_server.types.ids import NewId
 
 MAX_KEPT_AUDIO = 2 * 1024 * 1024
 """Bytes of user audio that one session keeps for `retrieve`."""
@@ -192,7 +192,7 @@ class Speller:
         )
 
     def _response(self, view: actions.ResponseView) -> wire.Response:
-        output = wire.ResponseAudioOutput(self.config.output.format.to_wire(), view.voice)
+        output = wire.ResponseAudioOutput(format_object(self.config.output.format), view.voice)
         return wire.Response(
             id=view.id,
             status=view.status,

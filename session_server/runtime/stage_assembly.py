@@ -15,7 +15,6 @@ from engines.model_store import ModelStore
 from engines.registry import Factory, factory, is_streaming, streaming_factory
 from engines.streaming import StreamingEngine
 from session_server.clock import Clock
-from session_server.errors import ConfigError
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.process_worker import ProcessWorker
@@ -31,6 +30,7 @@ from session_server.scheduler.params import Chunking, PolicyName, SchedulerParam
 from session_server.scheduler.policy import Policy, make_policy
 from session_server.scheduler.policy_liveserve import LiveservePolicy
 from session_server.scheduler.stage_queue import StageQueue
+from session_server.types.errors import ConfigError
 
 RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.turn_stage:create"}
 """Engines whose model lives outside the `engines` package."""

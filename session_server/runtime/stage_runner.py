@@ -16,8 +16,6 @@ from collections.abc import Callable
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
-from session_server.errors import EngineFault
-from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
@@ -39,6 +37,8 @@ from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Choice, WorkItem
+from session_server.types.audio import NS_PER_S
+from session_server.types.errors import EngineFault
 
 _LOG = logging.getLogger(__name__)
 _IDLE = RunnerState.IDLE

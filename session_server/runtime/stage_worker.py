@@ -27,9 +27,9 @@ from engines.base import (
     StepResult,
 )
 from session_server.clock import Clock
-from session_server.errors import EngineFault, SessionServerError
-from session_server.media import Value
 from session_server.runtime.state_calls import MovedState, StateCall, carry_out, state_bytes
+from session_server.types.audio import Value
+from session_server.types.errors import EngineFault, SessionServerError
 
 _log = logging.getLogger(__name__)
 

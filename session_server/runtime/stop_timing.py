@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 
 from session_server.core.turn_taking import UNDECIDED, TurnState
-from session_server.media import NS_PER_S
 from session_server.observability.catalogue import StopLeg
 from session_server.observability.metrics import Metrics
+from session_server.types.audio import NS_PER_S
 
 _MAX_STOPPED = 8
 """Stopped answers whose last word may still come."""

@@ -28,7 +28,6 @@ from engines.base import (
     TalkPiece,
 )
 from engines.clauses import ClauseText
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.grouped_frames import grouped_frames
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.pipeline_parts import Stages, chunk_shape, unit_ns
@@ -38,6 +37,7 @@ from session_server.runtime.timers import Timer
 from session_server.scheduler.credits import Credits
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 _TALKER, _VOCODER = Stage.TALKER, Stage.VOCODER
 _MARGIN = 10

@@ -22,8 +22,6 @@ from collections.abc import AsyncIterator, Callable
 from engines.base import Capabilities, JobKey, Stage, StepResult, ThinkJob, TokenOutput
 from engines.streaming import Pace, StreamingEngine
 from session_server.clock import Clock
-from session_server.errors import EngineFault
-from session_server.media import NS_PER_S
 from session_server.runtime.engine_keeper import EngineKeeper
 from session_server.runtime.gives_way import GivesWay
 from session_server.runtime.host_metrics import HostMetrics
@@ -38,6 +36,8 @@ from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.lease import Lease
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.work import Kind, WorkItem
+from session_server.types.audio import NS_PER_S
+from session_server.types.errors import EngineFault
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from session_server.errors import ConfigError
-from session_server.media import OUTPUT_RATE
 from session_server.runtime.client import FRAME_MS, Arrived, Client, connected, microphone
 from session_server.runtime.dialogue import (
     REPLY_TEXT,
@@ -25,6 +23,8 @@ from session_server.runtime.dialogue import (
     session_settings,
 )
 from session_server.runtime.sound_files import read_sound
+from session_server.types.audio import OUTPUT_RATE
+from session_server.types.errors import ConfigError
 
 Tell = Callable[[str, str], None]
 _FRAME = OUTPUT_RATE * FRAME_MS // 1000

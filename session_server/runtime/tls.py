@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from session_server.config import Config
-from session_server.errors import ConfigError
 from session_server.runtime.own_certificate import certificate_file, own_certificate
+from session_server.types.errors import ConfigError
 
 _CERTIFICATE, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engines.base import HOST, Stage
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages, chunk_shape, unit_ns
 from session_server.runtime.processors import usable_cpus
 from session_server.runtime.response_pipeline import ResponsePipeline
@@ -29,6 +28,7 @@ from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.demand import Demand
 from session_server.scheduler.overload import OverloadLadder, OverloadStep
 from session_server.scheduler.uncounted import Uncounted
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 Refuse = Callable[[ResponsePipeline, str], None]
 _CHARS_PER_TOKEN = 4.0

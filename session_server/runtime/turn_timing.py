@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from session_server.core import actions, events
 from session_server.core.session import Session
-from session_server.media import NS_PER_S
 from session_server.observability.catalogue import Origin, TurnLeg
 from session_server.observability.metrics import Metrics
 from session_server.runtime.playback_timing import PlaybackTiming
 from session_server.runtime.stop_timing import StopTiming
+from session_server.types.audio import NS_PER_S
 
 _VOICED = 0.5
 

@@ -14,14 +14,13 @@ from collections.abc import Callable
 import msgspec
 
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.formats import AudioFormat
 from session_server.audio.output_encoder import OutputEncoder
 from session_server.core.actions import PartAddress, SendAudio
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ns
 from session_server.protocol.client_events import PlaybackAck
 from session_server.protocol.error_codes import missing
 from session_server.protocol.frames import AudioDeltas
 from session_server.transports.base import Outbox, Player
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, AudioFormat, samples_to_ns
 
 MAX_RATES = 256
 """Spoken items whose sample rate is remembered: far more than may still be played."""

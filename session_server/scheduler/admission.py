@@ -16,8 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 _RETRY_S = (1, 60)
 """Shortest and longest hint."""

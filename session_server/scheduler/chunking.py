@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.params import Chunking, SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 MakingTime = Callable[[int], int]
 """Audio nanoseconds of a chunk -> nanoseconds until it can be at the listener."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 _DUTY_PRIOR = 0.5
 _ANSWER_PRIOR_S = 6.0

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from session_server.media import NS_PER_MS
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_MS
 
 _STEP_NS = 50 * NS_PER_MS
 _RARE = 100

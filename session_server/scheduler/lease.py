@@ -8,9 +8,9 @@ What would change little is not said: engines pay for each word. Counts are toke
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_MS
 from session_server.scheduler.params import PolicyName
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.types.audio import NS_PER_MS
 
 LEASE = 16
 DRAFT_LEASE = 16

@@ -6,9 +6,9 @@ that plays nothing counts from its last use. Neither depends on the present, so 
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.kv_pool import Entry
 from session_server.scheduler.residency_events import EvictionOrder, ResidencyParams
+from session_server.types.audio import NS_PER_S
 
 _KEEP = 0.9
 """Weight of the past in a session's averages, as LiveServe's prior art has it."""

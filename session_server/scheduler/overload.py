@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import enum
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 _HYSTERESIS = 0.1
 _REFUSED_FOR_NS = 5 * NS_PER_S

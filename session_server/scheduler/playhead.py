@@ -7,8 +7,8 @@ instants nanoseconds.
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_S, samples_to_ns
 from session_server.scheduler.work import FOREVER_NS
+from session_server.types.audio import NS_PER_S, samples_to_ns
 
 
 class Playhead:

@@ -17,11 +17,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import REAL_AGES, Bands, entries
 from session_server.scheduler.run import Entry
 from session_server.scheduler.work import Kind, WorkItem
+from session_server.types.audio import NS_PER_S
 
 _PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 
 class EvictionOrder(enum.Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 _SHARE = 1.0
 """Of a second of a response's speech, for each second of a session: 0.09 to 0.11 core beside 0.09, as rehearsed, with eight

@@ -7,10 +7,10 @@ before first audio the deadline is the turn's end plus the first-audio objective
 
 from __future__ import annotations
 
-from session_server.media import NS_PER_S, Value
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
+from session_server.types.audio import NS_PER_S, Value
 
 _FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from session_server.media import Value
+from session_server.types.audio import Value
 
 WorkKey = tuple[str, str, int]
 """(session, response or recognition, part); a JobKey of the engines' contract is one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 VIDEO_RATE = 90_000
 """Hz of RTP video time stamps."""

@@ -9,10 +9,10 @@ import pytest
 
 from engines.base import JobKey, StepRequest, Transcript, UtteranceJob
 from engines.registry import factory
-from session_server.audio.formats import AudioFormat
 from session_server.audio.input_decoder import InputDecoder
 from session_server.runtime.server import Server, model_store
 from session_server.runtime.sound_files import Synthesiser
+from session_server.types.audio import AudioFormat
 from tests.integration.server.caller import RATE, Caller, calling, silence
 
 pytestmark = [

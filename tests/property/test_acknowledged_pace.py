@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from session_server.core.playback import EARLY_MS, FAST_PERCENT, AckOutcome, PlaybackLedger
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 
 pytestmark = pytest.mark.property
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
 from session_server.scheduler.demand import Demand
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.property
 

@@ -14,8 +14,8 @@ from loadgen.rtc_client import RtcClient
 from loadgen.rtc_ear import FRAME_TICKS
 from loadgen.wire import decode, encode
 from loadgen.wire_client import Plan
-from session_server.media import NS_PER_MS as MS
 from session_server.runtime.simulation.spec import Workload
+from session_server.types.audio import NS_PER_MS as MS
 from tests.unit.loadgen.rtc_scripted import loudness
 from tests.unit.loadgen.scripted import LINES, ROOM, UPDATED, committed, created, done
 

@@ -36,10 +36,9 @@ from session_server.core.settings import (
     VideoExtension,
 )
 from session_server.core.turn_taking import TurnState
-from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS, WordSpan
-
-from .session_observer import Observer
+from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.ids import SequentialIds
+from tests.property.session_observer import Observer
 
 pytestmark = pytest.mark.property
 

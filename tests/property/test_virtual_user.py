@@ -16,8 +16,8 @@ from loadgen.users.intents import Acknowledge, Say
 from loadgen.users.listener import Client
 from loadgen.users.script import NEVER
 from loadgen.users.user import VirtualUser
-from session_server.media import NS_PER_MS as MS, NS_PER_S as S
 from session_server.runtime.simulation.spec import Workload
+from session_server.types.audio import NS_PER_MS as MS, NS_PER_S as S
 
 pytestmark = pytest.mark.property
 

@@ -12,7 +12,6 @@ import random
 import sys
 from dataclasses import dataclass, field
 
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Action,
@@ -31,6 +30,7 @@ from session_server.scheduler.residency_events import (
     Start,
     Wanted,
 )
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 _TOKENS = 2000
 _BYTES = 98_304

@@ -23,8 +23,8 @@ from loadgen.simulation import (
     simulate,
 )
 from loadgen.workloads import find_workload
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.sim_camera import MOST_KEPT
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim
 

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from session_server.clock import VirtualClock
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
 from session_server.runtime.simulation.host_setup import scheduler_params
@@ -15,6 +14,7 @@ from session_server.runtime.simulation.replica_figures import percentiles
 from session_server.scheduler.params import KvEviction
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import ResidencyParams, Start, Wanted
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim
 

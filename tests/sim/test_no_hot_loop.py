@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.core.settings import TurnMode
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 from tests.sim.test_speech_edges import _Bench, _speech
 
 pytestmark = pytest.mark.sim

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from session_server.media import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ns
 from session_server.runtime.messages import (
     Chunk,
     Failed,
@@ -18,6 +17,7 @@ from session_server.runtime.messages import (
 )
 from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica
+from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ns
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim

@@ -10,7 +10,7 @@ import statistics
 
 import pytest
 
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 from tests.sim.thinker_bench import Asked, ThinkerBench
 
 pytestmark = pytest.mark.sim

@@ -8,7 +8,6 @@ import pytest
 
 from loadgen.driver_sim import SimulatedUsers
 from session_server.core import events, items, settings
-from session_server.errors import ConfigError
 from session_server.runtime.recorder import Recorder, pack, replay, unpack
 from session_server.runtime.simulation import (
     NetworkModel,
@@ -17,6 +16,7 @@ from session_server.runtime.simulation import (
     find_profile,
 )
 from session_server.runtime.simulation.replica import Replica
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.sim
 

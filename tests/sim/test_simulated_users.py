@@ -8,9 +8,9 @@ import pytest
 
 from loadgen.driver_sim import SimulatedUsers
 from loadgen.simulation import NetworkModel, SimulationSpec, Workload, find_profile, simulate
-from session_server.media import OUTPUT_RATE
 from session_server.runtime.simulation.replica import Replica
 from session_server.runtime.simulation.sim_session import Words
+from session_server.types.audio import OUTPUT_RATE
 
 pytestmark = pytest.mark.sim
 

@@ -11,8 +11,6 @@ import yaml
 
 from loadgen.driver_sim import SimulatedUsers
 from loadgen.records import UserRecord
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_S
 from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation import NetworkModel, SimulationSpec, Workload, find_profile
 from session_server.runtime.simulation.replica import Replica
@@ -24,6 +22,8 @@ from session_server.runtime.simulation.trace import (
     trace_mapping,
 )
 from session_server.runtime.simulation.trace_of_record import trace_of_record
+from session_server.types.audio import NS_PER_S
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.sim
 

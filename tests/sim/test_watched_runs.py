@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loadgen.simulation import Look, NetworkModel, SimulationSpec, hopeless, simulate
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.messages import (
     CloseSession,
     Finished,
@@ -21,6 +20,7 @@ from session_server.runtime.messages import (
 )
 from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 from tests.sim.small_machine import exact_machine
 
 

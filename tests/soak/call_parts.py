@@ -29,7 +29,6 @@ from typing import Any
 import pylibsrtp
 
 from session_server.config.sources import load
-from session_server.media import NS_PER_S, OUTPUT_RATE
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
 from session_server.runtime import messages
@@ -40,6 +39,7 @@ from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP, WebRtcLim
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import Frame
+from session_server.types.audio import NS_PER_S, OUTPUT_RATE
 from tests.soak.media_cost import microphone
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.lossy_line import Connection, JumpingLoop

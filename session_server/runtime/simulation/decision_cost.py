@@ -11,11 +11,11 @@ import random
 import sys
 import time
 
-from session_server.media import NS_PER_MS
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policy import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Kind, WorkItem
+from session_server.types.audio import NS_PER_MS
 
 _ROUNDS = 5
 _DECISIONS = 400

@@ -17,8 +17,8 @@ import numpy as np
 
 from engines.base import Capabilities, Stage
 from engines.sim.scripted import TOKEN_CHARS
-from session_server.errors import ConfigError
 from session_server.runtime.simulation.stopwatch import Timing, Timings
+from session_server.types.errors import ConfigError
 
 PROMPT_SHARE = 5 / 8
 """Of a thinker's context: the rest is kept for the answer (`engines.cpu.thinker`)."""

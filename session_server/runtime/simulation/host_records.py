@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from session_server.clock import Clock
-from session_server.media import NS_PER_S
 from session_server.runtime.host_metrics import NoMetrics
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
@@ -23,6 +22,7 @@ from session_server.scheduler.residency_events import (
     Rank,
     Start,
 )
+from session_server.types.audio import NS_PER_S
 
 
 class HostRecords(NoMetrics):

@@ -13,13 +13,13 @@ from engines.base import JobKey
 from engines.sim.kv_memory import ForgetfulPool, Memory, Unlimited
 from engines.sim.profile import KvCosts
 from engines.sim.scripted import ScriptedThinker
-from session_server.media import NS_PER_S
 from session_server.runtime.residency_shell import ThinkerResidency, pool_params
 from session_server.runtime.simulation.virtual_loop import VirtualLoop
 from session_server.runtime.state_calls import MovedState
 from session_server.scheduler.params import KvEviction, SchedulerParams
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import Load, Moved, MoveFailed, Offload
+from session_server.types.audio import NS_PER_S
 
 _ANSWER_ROOM = 256
 """Tokens reserved for an answer: more than nearly all of them have. A longer one reserves what it will have."""

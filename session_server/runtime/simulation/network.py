@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import random
 
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation.spec import NetworkModel
+from session_server.types.audio import NS_PER_MS
 
 
 class Noise:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from engines.sim.profile import Profile, load_profile
-from session_server.errors import ConfigError
 from session_server.runtime.simulation.host_setup import scheduler_params, with_eyes
 from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.types.errors import ConfigError
 
 _HERE = Path(__file__).resolve()
 _PROFILE_FOLDERS = (

@@ -33,8 +33,6 @@ from session_server.core.settings import (
     TurnDetection,
     TurnMode,
 )
-from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.host import EngineHost
 from session_server.runtime.messages import OpenSession, SessionRefused, ToSession
 from session_server.runtime.recorder import Recorder
@@ -53,6 +51,8 @@ from session_server.runtime.simulation.trace import TraceSession
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
 from session_server.runtime.stage_worker import Report, Worker
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_MS, NS_PER_S
+from session_server.types.ids import SequentialIds
 
 _LEAD_SAMPLE_NS = 100 * NS_PER_MS
 _LEAD_SAMPLES = 600

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
 from session_server.runtime.simulation.replica import Replica
 from session_server.scheduler.overload import OverloadStep
 from session_server.scheduler.residency_events import PreloadResult
+from session_server.types.audio import NS_PER_MS
 
 SESSION_REASONS = ("sessions", "session_load", "session")
 """Reasons of decisions about sessions; all others are about turns."""

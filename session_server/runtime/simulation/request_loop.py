@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.messages import (
     Chunk,
     Failed,
@@ -19,6 +18,7 @@ from session_server.runtime.messages import (
     ToSession,
 )
 from session_server.runtime.simulation.replica import Replica
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 
 @dataclass(slots=True)

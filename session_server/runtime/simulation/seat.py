@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from session_server.core import actions, events
-from session_server.media import OUTPUT_RATE
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.sim_session import SimSession
 from session_server.runtime.simulation.trace import TraceSession
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+from session_server.types.audio import OUTPUT_RATE
 
 
 class Occupant(Protocol):

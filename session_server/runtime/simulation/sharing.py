@@ -27,8 +27,8 @@ from engines.base import (
     UtteranceJob,
 )
 from session_server.clock import Clock, MonotonicClock
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.host_load import Listeners
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 PAIRS = ((Stage.THINKER, Stage.ASR), (Stage.THINKER, Stage.CODEC), (Stage.ASR, Stage.CODEC))
 BESIDE = (Stage.ASR, Stage.THINKER, Stage.TALKER, Stage.CODEC, Stage.VOCODER)

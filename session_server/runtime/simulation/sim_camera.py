@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from engines.sim.scripted_eyes import picture_of
 from session_server.core.events import Event, FrameAlike, FrameTaken
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.spec import CameraUse
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 HEARTBEAT_NS = 5 * NS_PER_S
 LEAST_GAP_NS = NS_PER_S // 4

@@ -15,8 +15,6 @@ from typing import Any, Protocol, cast
 from session_server.core import actions, events
 from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
-from session_server.ids import NewId
-from session_server.media import INPUT_RATE, NS_PER_MS
 from session_server.runtime import messages, seam
 from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.recorder import Recorder
@@ -24,6 +22,8 @@ from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+from session_server.types.audio import INPUT_RATE, NS_PER_MS
+from session_server.types.ids import NewId
 
 
 class Client(Protocol):

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from session_server.core.events import AudioAppended, Event, SpeechProbability
 from session_server.core.settings import CoreParams, TurnDetection, TurnMode
 from session_server.core.turn_taking import UNDECIDED, TurnState
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 
 FRAME = 512
 PACKET = INPUT_RATE // 50

@@ -32,8 +32,8 @@ from engines.base import (
 )
 from session_server.audio.resample import FirResampler
 from session_server.clock import Clock
-from session_server.errors import EngineFault
-from session_server.media import INPUT_RATE, NS_PER_MS, OUTPUT_RATE
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, OUTPUT_RATE
+from session_server.types.errors import EngineFault
 
 SENTENCES = (
     "Yes.",

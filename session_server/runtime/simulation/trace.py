@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 MAX_SESSIONS, MAX_TURNS, MAX_TOKENS, MAX_S = 100_000, 100_000, 1_000_000, 86_400.0
 

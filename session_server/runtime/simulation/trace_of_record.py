@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from session_server.core import actions, events
-from session_server.errors import ConfigError
-from session_server.media import (
+from session_server.runtime.recorder import PastSession, past_sessions, replay as replay
+from session_server.runtime.simulation.trace import Trace, TraceSession, TraceTurn
+from session_server.types.audio import (
     INPUT_RATE,
     NS_PER_MS,
     NS_PER_S,
@@ -22,8 +23,7 @@ from session_server.media import (
     ms_to_samples,
     samples_to_ns,
 )
-from session_server.runtime.recorder import PastSession, past_sessions, replay as replay
-from session_server.runtime.simulation.trace import Trace, TraceSession, TraceTurn
+from session_server.types.errors import ConfigError
 
 _MESSAGE_TOKENS, _CHARS_PER_TOKEN = 8, 4
 """What a message takes in a prompt beside its words; an estimate."""

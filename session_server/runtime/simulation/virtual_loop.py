@@ -15,7 +15,6 @@ from collections.abc import Callable
 from engines.base import NoCapacity, Stage
 from engines.sim.profile import Device, Profile
 from engines.sim.scripted import ScriptedEngine, ScriptedThinker
-from session_server.media import NS_PER_S
 from session_server.runtime.stage_worker import (
     Feed,
     Loaded,
@@ -26,6 +25,7 @@ from session_server.runtime.stage_worker import (
     Start,
 )
 from session_server.runtime.state_calls import ForgetState
+from session_server.types.audio import NS_PER_S
 
 
 class Alarm:

@@ -14,7 +14,6 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 
-from session_server.errors import ConfigError, ModelsMissing, SessionServerError
 from session_server.runtime.host_port import HostSilent
 from session_server.runtime.workers.control import (
     Begin,
@@ -28,6 +27,7 @@ from session_server.runtime.workers.control import (
 )
 from session_server.runtime.workers.desk import Asked, Desk, Peer
 from session_server.runtime.workers.link import Link, linked
+from session_server.types.errors import ConfigError, ModelsMissing, SessionServerError
 
 _log = logging.getLogger(__name__)
 

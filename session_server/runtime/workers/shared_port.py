@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import socket
 
-from session_server.errors import ConfigError
 from session_server.runtime.address import cannot_listen
+from session_server.types.errors import ConfigError
 
 
 class SharedPort:

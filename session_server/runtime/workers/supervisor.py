@@ -20,7 +20,6 @@ from pathlib import Path
 
 from session_server.clock import MonotonicClock, unix_seconds
 from session_server.config import Config
-from session_server.errors import ConfigError, SessionServerError
 from session_server.observability.host_report import HostReport
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics, installed_version
@@ -41,6 +40,7 @@ from session_server.runtime.workers.desk import Desk
 from session_server.runtime.workers.own_files import one_certificate
 from session_server.runtime.workers.relay import socket_of
 from session_server.runtime.workers.shared_port import SharedPort
+from session_server.types.errors import ConfigError, SessionServerError
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,6 @@ from typing import Any
 
 from session_server.clock import MonotonicClock
 from session_server.config import Config
-from session_server.errors import ClientFault, ConfigError, ModelsMissing
-from session_server.ids import random_id
 from session_server.observability.logs import configure_logging
 from session_server.observability.metrics import Metrics, installed_version
 from session_server.observability.metrics_sum import counts_of
@@ -52,6 +50,8 @@ from session_server.runtime.workers.link import Link, linked
 from session_server.runtime.workers.own_files import own_certificate_of, own_config
 from session_server.runtime.workers.relay import Relay, socket_of
 from session_server.runtime.workers.remote_host import RemoteHost
+from session_server.types.errors import ClientFault, ConfigError, ModelsMissing
+from session_server.types.ids import random_id
 
 _log = logging.getLogger(__name__)
 

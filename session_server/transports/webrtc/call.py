@@ -29,7 +29,6 @@ from aiortc import (
     RTCSessionDescription,
 )
 
-from session_server.errors import ClientFault
 from session_server.transports.base import TalkingEndpoint, VideoFrame
 from session_server.transports.webrtc.closing import close_peer
 from session_server.transports.webrtc.datagrams import watch_over
@@ -40,6 +39,7 @@ from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import Frame
 from session_server.transports.webrtc.video import CallVideo
+from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)
 

@@ -26,12 +26,12 @@ from aiortc.rtcrtpparameters import RTCRtpReceiveParameters
 from aiortc.rtcrtpreceiver import StreamStatistics
 from aiortc.rtp import RtpPacket
 
-from session_server.media import INPUT_RATE
 from session_server.transports.webrtc import libopus
 from session_server.transports.webrtc.limits import RTP_CLOCK
 from session_server.transports.webrtc.mic_line import Allowance, Do, MicLine, Stretch, packet_ticks
 from session_server.transports.webrtc.reception import bound_jitter, room_for_one
 from session_server.transports.webrtc.reorder import PATIENCE_S, Incoming, Ordered, ReorderWindow
+from session_server.types.audio import INPUT_RATE
 
 AHEAD_AFTER_S = 0.09
 _LEAST_DIRECT = 96

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from aiortc.sdp import MediaDescription, SessionDescription
 
-from session_server.errors import ClientFault
 from session_server.transports.webrtc.offer_size import excess
+from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import av
 
-from session_server.media import OUTPUT_RATE
 from session_server.transports.webrtc import libopus
 from session_server.transports.webrtc.playout import FRAME_SAMPLES
+from session_server.types.audio import OUTPUT_RATE
 
 BIT_RATE = 32_000
 COMPLEXITY = 5

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from aiortc import RTCDataChannel
 from aiortc.exceptions import InvalidStateError
 
-from session_server.media import NS_PER_S
 from session_server.protocol.frames import MAX_FRAME, fit
 from session_server.transports.base import AudioSent, Outbox
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP, WebRtcLimits
@@ -24,6 +23,7 @@ from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.path_delay import PathDelay
 from session_server.transports.webrtc.playout import Frame, Playout
 from session_server.transports.webrtc.rtp_clock import RtpClock
+from session_server.types.audio import NS_PER_S
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from session_server.media import OUTPUT_RATE
+from session_server.types.audio import OUTPUT_RATE
 
 FRAME_SAMPLES = OUTPUT_RATE // 50
 SETTLE_FRAMES = 5

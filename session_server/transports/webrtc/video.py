@@ -22,12 +22,12 @@ import av
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
-from session_server.media import NS_PER_S
 from session_server.transports.base import VideoFrame
 from session_server.transports.webrtc.camera_frame import MakeGrid, TrackFrame
 from session_server.transports.webrtc.inline_camera import InlineCamera
 from session_server.transports.webrtc.reception import watch_over_reports
 from session_server.transports.webrtc.video_decoder import MOST_PIXELS, DecodeThreads, Dropped
+from session_server.types.audio import NS_PER_S
 
 _log = logging.getLogger(__name__)
 

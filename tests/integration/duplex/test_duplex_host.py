@@ -14,7 +14,6 @@ from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
 from session_server.clock import MonotonicClock
-from session_server.errors import ConfigError, EngineFault, ModelsMissing
 from session_server.observability.metrics import Metrics
 from session_server.runtime import duplex_keeper
 from session_server.runtime.duplex_check import try_duplex
@@ -32,6 +31,7 @@ from session_server.runtime.messages import (
     ToSession,
 )
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 from tests.integration.duplex.conftest import until
 
 pytestmark = pytest.mark.integration

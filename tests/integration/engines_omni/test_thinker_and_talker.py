@@ -273,7 +273,7 @@ def test_what_a_user_types_never_becomes_a_control_token(idle):
 
 
 def test_missing_weights_are_one_clear_line(kind, tmp_path, options):
-    from session_server.errors import ModelsMissing
+    from session_server.types.errors import ModelsMissing
 
     engine = kind.modules[0].create(
         {**options, "weights": str(tmp_path / "none")}, ModelStore(tmp_path)

@@ -157,7 +157,7 @@ def test_pictures_of_other_patches_are_refused_when_it_is_loaded(kind, weights, 
     import json
     import shutil
 
-    from session_server.errors import EngineFault
+    from session_server.types.errors import EngineFault
 
     folder = shutil.copytree(weights, tmp_path / "other")
     path = folder / "preprocessor_config.json"

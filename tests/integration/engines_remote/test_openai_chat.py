@@ -17,7 +17,7 @@ from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
 from engines.model_store import ModelStore
 from engines.remote.openai_chat import MOST_UNREAD, RemoteThinker, create
 from engines.streaming import AnswerFailed, Pace, StreamingEngine
-from session_server.errors import ConfigError, EngineFault
+from session_server.types.errors import ConfigError, EngineFault
 from tests.integration.engines_remote.chat_server import ChatServer, chunk
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

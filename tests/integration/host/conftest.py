@@ -18,7 +18,6 @@ from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from session_server.clock import VirtualClock
-from session_server.media import samples_to_ns
 from session_server.runtime.host import EngineHost
 from session_server.runtime.host_metrics import FirstChunk, NoMetrics
 from session_server.runtime.messages import (
@@ -36,6 +35,7 @@ from session_server.runtime.messages import (
 )
 from session_server.runtime.stage_assembly import MakeEngine, registered_engine
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import samples_to_ns
 from tests.patient_loop import LoopClock
 
 _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}

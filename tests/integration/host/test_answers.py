@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from engines.sim.wave import verify
-from session_server.media import NS_PER_S
 from session_server.runtime.messages import (
     AdoptDraft,
     CallArguments,
@@ -20,6 +19,7 @@ from session_server.runtime.messages import (
     ToolSpec,
 )
 from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.integration
 

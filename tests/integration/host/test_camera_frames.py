@@ -8,7 +8,6 @@ import pytest
 
 from engines.base import PictureJob, Stage, StepResult
 from engines.sim.vision import SimVision, create
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.runtime.messages import (
     CancelWork,
     LookAt,
@@ -16,6 +15,7 @@ from session_server.runtime.messages import (
     PictureSeen,
     WorkFailed,
 )
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.integration
 

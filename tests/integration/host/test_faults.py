@@ -10,7 +10,6 @@ from engines.base import Capabilities, JobKey, NoCapacity, Stage, StepResult
 from engines.sim.talker import SimTalker, TalkerOptions
 from engines.sim.thinker import SimThinker, ThinkerOptions
 from engines.sim.wave import verify
-from session_server.errors import ConfigError, ModelsMissing
 from session_server.runtime.messages import (
     CallStarted,
     Failed,
@@ -21,6 +20,7 @@ from session_server.runtime.messages import (
     ToolSpec,
     WorkFailed,
 )
+from session_server.types.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.integration
 

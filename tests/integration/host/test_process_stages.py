@@ -10,9 +10,9 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.wave import verify
-from session_server.errors import ConfigError
 from session_server.runtime import restarts
 from session_server.runtime.messages import Finished
+from session_server.types.errors import ConfigError
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

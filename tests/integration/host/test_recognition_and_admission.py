@@ -8,7 +8,6 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.asr import SimAsr
-from session_server.media import NS_PER_S
 from session_server.runtime.messages import (
     AdoptDraft,
     CancelResponse,
@@ -25,6 +24,7 @@ from session_server.runtime.messages import (
     WorkFailed,
 )
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.integration
 

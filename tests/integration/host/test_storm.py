@@ -8,7 +8,6 @@ import random
 import pytest
 
 from engines.sim.wave import verify
-from session_server.media import NS_PER_MS
 from session_server.runtime.messages import (
     AdoptDraft,
     CancelResponse,
@@ -23,6 +22,7 @@ from session_server.runtime.messages import (
     Recognise,
 )
 from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.types.audio import NS_PER_MS
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,6 @@ from engines.base import Stage
 from engines.model_store import ModelStore
 from engines.sim.streaming_thinker import SimStreamingThinker, create
 from engines.sim.wave import verify
-from session_server.errors import ConfigError, EngineFault
 from session_server.runtime.messages import (
     AdoptDraft,
     CallFinished,
@@ -29,6 +28,7 @@ from session_server.runtime.messages import (
 from session_server.runtime.stage_assembly import registered_streaming
 from session_server.scheduler.lease import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.errors import ConfigError, EngineFault
 from tests.integration.host.conftest import graph
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -10,8 +10,8 @@ import yaml
 from engines.base import Stage
 from engines.sim.profile import parse_profile
 from session_server.config import load
-from session_server.errors import EngineFault
 from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
+from session_server.types.errors import EngineFault
 
 pytestmark = pytest.mark.integration
 

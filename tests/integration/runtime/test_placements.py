@@ -19,7 +19,7 @@ from engines.conformance.stepped_checks import (
 from engines.conformance.stepped_kit import SteppedKit
 from engines.graph import Placement, StageSpec
 from engines.model_store import ModelStore
-from session_server.errors import ConfigError, ModelsMissing
+from session_server.types.errors import ConfigError, ModelsMissing
 from tests.placed import PlacedEngine
 from tests.unit.engines.test_conformance import OPTIONS, REAL, SIM, Kit
 

@@ -18,13 +18,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from engines.sim.wave import WaveReport, verify
 from session_server.config import Config, load
-from session_server.errors import ConfigError, ModelsMissing
 from session_server.runtime.client import ClientError, connected, microphone
 from session_server.runtime.dialogue import ask, hear_out, session_settings
 from session_server.runtime.offline import converse_once
 from session_server.runtime.server import Server, serving
 from session_server.runtime.sound_files import write_wav
 from session_server.runtime.talk import talk_recorded
+from session_server.types.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import JobKey, PictureJob, SteppedEngine, StepRequest, VisualEvidence
 from engines.model_store import ModelStore
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 av = pytest.importorskip("av")
 

@@ -14,7 +14,7 @@ from engines.base import (
 from engines.model_store import ModelStore
 from engines.vision.grounded_thinker import GroundedThinker, create
 from engines.vision.rephrasing import facts
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
 

@@ -9,8 +9,8 @@ from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.echo_reference import PlaybackReference
 from session_server.audio.echo_spectra import BLOCKS, FarEndSpectra
 from session_server.audio.framing import FRAME_SAMPLES
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.runtime.voice import SOONEST_NS
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from tests.unit.audio.signals import speechlike
 
 pytestmark = pytest.mark.unit

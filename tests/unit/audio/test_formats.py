@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from session_server.audio.formats import AudioFormat, decode_samples, encode_samples
+from session_server.audio.formats import decode_samples, encode_samples
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

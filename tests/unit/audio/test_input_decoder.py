@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from session_server.audio.formats import AudioFormat, encode_samples
+from session_server.audio.formats import encode_samples
 from session_server.audio.input_decoder import InputDecoder
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

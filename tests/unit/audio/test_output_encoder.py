@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from session_server.audio.formats import AudioFormat, decode_samples
+from session_server.audio.formats import decode_samples
 from session_server.audio.output_encoder import OutputEncoder
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

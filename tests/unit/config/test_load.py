@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from session_server.config import load
-from session_server.errors import ConfigError
 from session_server.scheduler.params import PolicyName
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

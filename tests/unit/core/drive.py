@@ -17,8 +17,8 @@ from session_server.core.settings import (
     TurnDetection,
     TurnMode,
 )
-from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS, WordSpan
+from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.ids import SequentialIds
 
 FRAME = 512
 FRAME_NS = 32 * NS_PER_MS

@@ -13,7 +13,7 @@ from session_server.core.settings import (
     VideoExtension,
 )
 from session_server.core.video_window import LINES_IN_PROMPT, MOST_LINES, PICTURES_IN_PROMPT
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 from tests.unit.core.drive import MANUAL, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit

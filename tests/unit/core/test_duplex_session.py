@@ -18,8 +18,8 @@ from session_server.core.duplex_events import (
 from session_server.core.duplex_session import DuplexSession, Floor
 from session_server.core.items import Message, Role
 from session_server.core.settings import CoreParams, ResponseOverrides, Tool
-from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
+from session_server.types.ids import SequentialIds
 from tests.unit.core.drive import Drive
 
 pytestmark = pytest.mark.unit

@@ -3,7 +3,7 @@
 import pytest
 
 from session_server.core.heard_text import Clause, SpokenText
-from session_server.media import WordSpan
+from session_server.types.audio import WordSpan
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from session_server.core.turn_taking import (
     TurnTaking,
     diagram,
 )
-from session_server.errors import IllegalTransition
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
+from session_server.types.errors import IllegalTransition
 from tests.unit.core.drive import MANUAL, MS, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit

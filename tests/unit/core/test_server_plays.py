@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 from tests.unit.core.drive import MS, SEMANTIC_VAD, Drive
 
 pytestmark = pytest.mark.unit

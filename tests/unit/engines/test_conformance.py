@@ -39,7 +39,7 @@ from engines.conformance.stepped_checks import (
 from engines.conformance.stepped_kit import SteppedKit, said
 from engines.model_store import ModelStore
 from engines.registry import factory
-from session_server.errors import ConfigError, ModelsMissing
+from session_server.types.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from engines.base import Stage
 from engines.graph import EdgeUnit, Graph
 from engines.model_store import ModelStore
 from engines.registry import factory
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

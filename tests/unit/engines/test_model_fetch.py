@@ -19,7 +19,7 @@ from engines.model_lock import locked
 from engines.model_progress import FetchFailed, Phase
 from engines.model_registry import PipRegistry, WheelAddress, _address, _failure, pip_command
 from engines.model_store import ModelStore
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

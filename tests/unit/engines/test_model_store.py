@@ -6,7 +6,7 @@ import pytest
 
 from engines import model_files
 from engines.model_store import ModelStore, default_root
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

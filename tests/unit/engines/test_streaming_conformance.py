@@ -14,7 +14,7 @@ from engines.model_store import ModelStore
 from engines.registry import is_streaming, streaming_factory
 from engines.sim.streaming_thinker import SimStreamingThinker
 from engines.streaming import AnswerFailed, StreamingEngine
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = [pytest.mark.unit, pytest.mark.asyncio]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from session_server.media import NS_PER_MS, OUTPUT_RATE, samples_to_ns
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ns
 
 QUANTUM_NS = 20 * NS_PER_MS
 

@@ -17,7 +17,7 @@ from loadgen.candidates import (
     spec_of,
 )
 from loadgen.simulation import CameraUse
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

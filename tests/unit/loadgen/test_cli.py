@@ -16,7 +16,7 @@ import pytest
 from loadgen.cli import main
 from loadgen.cli.parser import EXAMPLES, parse
 from loadgen.simulation import Look, SimulationReport, SimulationSpec, Watch, simulate
-from session_server.media import NS_PER_S
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import pytest
 
 from loadgen import compiled
 from loadgen.simulation import SimulationSpec, simulate
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from loadgen import interleave
 from loadgen.cli import main
 from loadgen.interleave import Block, arm_of, compare, plan
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 SOURCE = '''
 from dataclasses import dataclass, field
 import msgspec
-from session_server.media import Value
+from session_server.types.audio import Value
 
 class Base(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Has a field."""
@@ -86,7 +86,7 @@ def test_a_plain_data_class_and_the_base_of_values_stay() -> None:
 
 def test_positions_in_patterns_stay() -> None:
     source = """
-from session_server.media import Value
+from session_server.types.audio import Value
 
 class Said(Value, frozen=True):
     who: str

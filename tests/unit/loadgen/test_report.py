@@ -12,7 +12,7 @@ from loadgen.cli import main
 from loadgen.cli.running import realtime_url
 from loadgen.driving import Outcome
 from loadgen.server_probe import Sample, StageTotals, metrics_url, parse
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

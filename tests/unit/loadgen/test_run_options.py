@@ -10,7 +10,7 @@ from loadgen.cli import parser
 from loadgen.cli.parser import parse
 from loadgen.cli.running import _load, calls_url, users_of
 from loadgen.simulation import CAMERAS, CameraUse
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 
 from loadgen.served import per_session, spec_of_run
 from loadgen.simulation import SimulationSpec, Workload, find_profile, simulate, traced
-from session_server.errors import ConfigError
 from session_server.runtime.simulation.trace import Trace, TraceSession, TraceTurn
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadgen.slo import judge, read_bars
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -20,9 +20,9 @@ from loadgen.users.script import NEVER, Script
 from loadgen.users.state import State
 from loadgen.users.traced import TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.media import NS_PER_MS as MS, NS_PER_S as S, OUTPUT_RATE
 from session_server.runtime.simulation.spec import Span, Workload
 from session_server.runtime.simulation.trace import TraceSession, TraceTurn
+from session_server.types.audio import NS_PER_MS as MS, NS_PER_S as S, OUTPUT_RATE
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from loadgen.simulation import NetworkModel, SimulationSpec, Span, Workload
 from loadgen.workload_bounds import MOST_OF_SPAN, RANGES
 from loadgen.workloads import find_workload, workload_names
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

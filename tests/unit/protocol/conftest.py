@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from session_server.errors import ClientFault
 from session_server.protocol.session_config import (
     SessionConfig,
     SessionRules,
@@ -15,6 +14,7 @@ from session_server.protocol.session_config import (
     voices,
 )
 from session_server.protocol.session_merge import apply_update, initial_config
+from session_server.types.errors import ClientFault
 
 
 @pytest.fixture

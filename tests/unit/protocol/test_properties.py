@@ -8,7 +8,6 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from session_server.errors import ClientFault
 from session_server.protocol import server_events as se
 from session_server.protocol.client_events import (
     _PARSERS,
@@ -26,6 +25,7 @@ from session_server.protocol.payloads import camera_frame, decode_base64
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.session_config import session_rules, to_wire, voices
 from session_server.protocol.session_merge import apply_update, initial_config
+from session_server.types.errors import ClientFault
 
 pytestmark = pytest.mark.property
 

@@ -25,13 +25,9 @@ from session_server.protocol.items import (
     OutputAudio,
     OutputText,
 )
-from session_server.protocol.session_config import (
-    TRANSCRIPTION,
-    AudioFormat,
-    SessionConfig,
-    to_wire,
-)
+from session_server.protocol.session_config import TRANSCRIPTION, SessionConfig, to_wire
 from session_server.protocol.session_merge import initial_config
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

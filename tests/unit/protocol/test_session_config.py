@@ -9,13 +9,13 @@ import pytest
 from session_server.protocol.session_config import (
     STANDARD_VOICES,
     TRANSCRIPTION,
-    AudioFormat,
     SessionConfig,
     session_rules,
     to_wire,
     voices,
 )
 from session_server.protocol.session_merge import initial_config
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from session_server.core import events
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from tests.unit.runtime.camera_bench import START_S, BrokenFrame, CameraBench, DrawnFrame
 
 pytestmark = pytest.mark.unit

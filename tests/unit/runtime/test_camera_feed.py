@@ -16,9 +16,6 @@ from session_server.audio.vad_webrtc import WebRtcVad
 from session_server.clock import VirtualClock
 from session_server.core import actions, events
 from session_server.core.settings import CoreParams
-from session_server.errors import ClientFault
-from session_server.ids import random_id
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.observability.metrics import Metrics
 from session_server.pictures import GRID_HEIGHT, GRID_WIDTH, BadPicture, LumaGrid
 from session_server.protocol.client_events import InputImageAppend
@@ -28,6 +25,9 @@ from session_server.runtime.camera_feed import CameraFeed
 from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.messages import LookAt, ToHost
 from session_server.runtime.session_services import SessionServices
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
+from session_server.types.errors import ClientFault
+from session_server.types.ids import random_id
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from session_server.core import events
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
 from tests.unit.runtime.camera_bench import CameraBench
 
 pytestmark = pytest.mark.unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.errors import ConfigError
 from session_server.runtime.client import websocket_url
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

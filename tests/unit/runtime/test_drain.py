@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from session_server.ids import SequentialIds
 from session_server.runtime.drain import Drain, Phase
 from session_server.runtime.registry import Connection, NotAdmitted, Refusal, Registry
+from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,6 @@ import pytest
 from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
 from engines.sim.duplex import DuplexOptions, SimDuplex
 from session_server.clock import MonotonicClock
-from session_server.errors import ModelsMissing
 from session_server.runtime.duplex_clock import (
     Crashed,
     DuplexClock,
@@ -21,6 +20,7 @@ from session_server.runtime.duplex_clock import (
     Ticked,
 )
 from session_server.runtime.duplex_schedule import MAX_BEHIND, TickSchedule
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from session_server.audio.formats import AudioFormat, encode_samples
+from session_server.audio.formats import encode_samples
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.duplex_ears import DuplexEars
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from session_server.audio.formats import AudioFormat
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.ears import LONGEST_RECORDING_S, Ears
+from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,10 @@ import yaml
 
 from engines.base import Capabilities, Stage
 from engines.sim.profile import parse_profile
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation.fitting import fit_profile, line
 from session_server.runtime.simulation.stopwatch import Timing, Timings
+from session_server.types.audio import NS_PER_MS
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

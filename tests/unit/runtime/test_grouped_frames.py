@@ -3,9 +3,9 @@
 import pytest
 
 from engines.base import Capabilities, GroupSize, JobKey, Stage
-from session_server.media import NS_PER_MS
 from session_server.runtime.grouped_frames import GroupedFrames, grouped_frames
 from session_server.scheduler.cost_model import Average
+from session_server.types.audio import NS_PER_MS
 
 pytestmark = pytest.mark.unit
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import actions, items
-from session_server.ids import SequentialIds
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.session_config import session_rules, voices
 from session_server.runtime.spelling import MAX_KEPT_AUDIO, Speller
+from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
 

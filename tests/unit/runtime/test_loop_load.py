@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.media import NS_PER_S
 from session_server.runtime.loop_load import LEAST, LoopLoad
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
 

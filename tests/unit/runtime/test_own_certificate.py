@@ -13,8 +13,8 @@ import psutil
 import pytest
 from cryptography import x509
 
-from session_server.errors import ConfigError
 from session_server.runtime.own_certificate import names_of_this_machine, own_certificate
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

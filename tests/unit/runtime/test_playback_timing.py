@@ -6,9 +6,9 @@ import pytest
 
 from session_server.core.actions import PartAddress, ReportFrontier, SendAudio
 from session_server.core.events import PlaybackAcked
-from session_server.media import OUTPUT_RATE, PlaybackSnapshot
 from session_server.observability.metrics import Metrics
 from session_server.runtime.playback_timing import PlaybackTiming
+from session_server.types.audio import OUTPUT_RATE, PlaybackSnapshot
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ from session_server.config.tree import ObservabilityConfig
 from session_server.core import events
 from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings
-from session_server.errors import ConfigError
-from session_server.ids import SequentialIds
-from session_server.media import NS_PER_MS
 from session_server.runtime.record_file import RecordFile, RecordInUse, open_record, require_record
 from session_server.runtime.recorder import Recorder, read_lines, replay
+from session_server.types.audio import NS_PER_MS
+from session_server.types.errors import ConfigError
+from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
 

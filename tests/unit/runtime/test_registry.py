@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from session_server.ids import SequentialIds
 from session_server.runtime.messages import Finished, ToSession
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
+from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
 

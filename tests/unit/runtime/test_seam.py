@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import actions, events
-from session_server.media import INPUT_RATE, NS_PER_MS
 from session_server.runtime import messages, seam
 from session_server.runtime.input_audio import InputAudio
+from session_server.types.audio import INPUT_RATE, NS_PER_MS
 
 pytestmark = pytest.mark.unit
 

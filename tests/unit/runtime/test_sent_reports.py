@@ -6,9 +6,9 @@ import pytest
 
 from session_server.core import events
 from session_server.core.turn_taking import TurnState
-from session_server.media import NS_PER_MS, OUTPUT_RATE
 from session_server.runtime.sent_reports import LEAST_WAITING, MOST, SentReports
 from session_server.transports.base import AudioSent
+from session_server.types.audio import NS_PER_MS, OUTPUT_RATE
 
 pytestmark = pytest.mark.unit
 

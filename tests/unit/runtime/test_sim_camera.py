@@ -8,7 +8,6 @@ import random
 import pytest
 
 from session_server.core.events import Event, FrameAlike, FrameTaken
-from session_server.media import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.runtime.simulation.sim_camera import (
     HEARTBEAT_NS,
     MOST_KEPT,
@@ -17,6 +16,7 @@ from session_server.runtime.simulation.sim_camera import (
 )
 from session_server.runtime.simulation.spec import CameraUse
 from session_server.runtime.simulation.virtual_loop import VirtualLoop
+from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
 

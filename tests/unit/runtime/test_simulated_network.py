@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from session_server.media import NS_PER_MS
 from session_server.runtime.simulation.network import Noise, Path
 from session_server.runtime.simulation.spec import NetworkModel
+from session_server.types.audio import NS_PER_MS
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from session_server.errors import ConfigError
 from session_server.runtime.sound_files import onset_samples, read_sound, to_pcm, trim, write_wav
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.media import NS_PER_S
 from session_server.runtime.speaker import Speaker
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
 

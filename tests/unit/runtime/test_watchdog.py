@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.media import NS_PER_S
 from session_server.runtime.simulation.virtual_loop import VirtualLoop
 from session_server.runtime.watchdog import Watchdog
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.media import NS_PER_S
 from session_server.scheduler.admission import (
     Appointments,
     Headroom,
@@ -23,6 +22,7 @@ from session_server.scheduler.demand import Demand
 from session_server.scheduler.overload import OverloadLadder, OverloadStep
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.playhead import Playhead
+from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel, bucket
@@ -13,6 +12,7 @@ from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.playhead import Playhead
 from session_server.scheduler.urgency import ResponseUrgency, Step
 from session_server.scheduler.work import FOREVER_NS, Kind
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
 

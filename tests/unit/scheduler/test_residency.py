@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from session_server.media import NS_PER_MS, NS_PER_S
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Closed,
@@ -30,6 +29,7 @@ from session_server.scheduler.residency_events import (
     Start,
     Wanted,
 )
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.media import NS_PER_MS, NS_PER_S
+from session_server.types.audio import NS_PER_MS, NS_PER_S
 from session_server.video.timestamps import MOST_LATE_S, VIDEO_RATE, WINDOW_S, VideoClock
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from session_server.errors import ConfigError
 from session_server.runtime.workers.shared_port import SharedPort
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.integration
 

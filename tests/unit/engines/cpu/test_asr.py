@@ -18,8 +18,8 @@ from engines.cpu.asr_filter import believable, loop_start
 from engines.cpu.asr_tokenizer import AsrTokenizer, read_pieces
 from engines.cpu.moonshine import Recognised
 from engines.model_store import ModelStore
-from session_server.errors import ModelsMissing
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from engines.cpu.ort_session import open_session
 from engines.cpu.phonemes import shared_pronouncer
 from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
 from engines.model_store import ModelStore
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 pytestmark = pytest.mark.unit
 

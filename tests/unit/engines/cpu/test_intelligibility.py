@@ -23,7 +23,7 @@ from engines.base import (
 from engines.clauses import ClauseSplitter
 from engines.model_store import ModelStore
 from engines.registry import factory
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = [pytest.mark.unit, pytest.mark.models]
 

@@ -26,7 +26,7 @@ from engines.cpu.asr import AsrEngine
 from engines.cpu.asr_audio import samples_of
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store import ModelStore
-from session_server.media import INPUT_RATE
+from session_server.types.audio import INPUT_RATE
 from tests.unit.engines.cpu.thinking import job, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.models, pytest.mark.timeout(120)]

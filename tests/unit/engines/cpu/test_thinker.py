@@ -18,7 +18,7 @@ from engines.base import (
 )
 from engines.cpu.thinker import ThinkerEngine, create
 from engines.model_store import ModelStore
-from session_server.errors import EngineFault, ModelsMissing
+from session_server.types.errors import EngineFault, ModelsMissing
 from tests.unit.engines.cpu.thinking import Said, job, run, take
 
 pytestmark = pytest.mark.unit

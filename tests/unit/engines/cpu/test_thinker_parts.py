@@ -11,7 +11,7 @@ from engines.cpu.thinker_prefix import PrefixCache
 from engines.cpu.thinker_state import pack, unpack
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store import ModelStore
-from session_server.errors import EngineFault
+from session_server.types.errors import EngineFault
 
 pytestmark = pytest.mark.unit
 

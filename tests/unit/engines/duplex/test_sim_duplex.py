@@ -16,7 +16,7 @@ from engines.model_store import ModelStore
 from engines.sim.behaviour import SimulatedFault
 from engines.sim.duplex import DuplexOptions, SimDuplex, answer_name
 from engines.sim.wave import verify
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from engines.duplex.registry import DUPLEX
 from engines.duplex.spec import RestSpec, WordsSpec
 from engines.graph import Graph
 from session_server.config import load
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

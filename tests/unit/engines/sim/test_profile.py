@@ -8,8 +8,8 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.profile import StageCost, Table, load_profile, parse_profile
-from session_server.errors import ConfigError
-from session_server.media import NS_PER_MS
+from session_server.types.audio import NS_PER_MS
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from engines.base import JobKey, PictureJob, Stage, StepRequest, VisualEvidence
 from engines.sim.profile import parse_profile
 from engines.sim.scripted import engine_of
 from engines.sim.scripted_eyes import REMEMBERED, ScriptedEyes, picture_of
-from session_server.errors import ConfigError
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

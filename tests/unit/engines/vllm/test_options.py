@@ -8,7 +8,7 @@ from engines.model_store import ModelStore
 from engines.vllm.convert import converted, folder_name
 from engines.vllm.options import read_options
 from engines.vllm.thinker import create, missing
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

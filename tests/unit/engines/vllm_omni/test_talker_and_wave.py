@@ -25,7 +25,7 @@ from engines.conformance.stepped_kit import SteppedKit
 from engines.model_store import ModelStore
 from engines.vllm_omni import talker, wave
 from engines.vllm_omni.sound import Sound
-from session_server.errors import ModelsMissing
+from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
 

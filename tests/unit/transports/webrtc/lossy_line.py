@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from session_server.media import INPUT_RATE
 from session_server.transports.webrtc.inline_microphone import InlineMicrophone
 from session_server.transports.webrtc.libopus import Encoder
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
+from session_server.types.audio import INPUT_RATE
 
 OPUS = 111
 FRAME_BYTES = 2 * INPUT_RATE // 50

@@ -15,7 +15,6 @@ from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 from aiortc.rtcdtlstransport import RTCDtlsTransport
 
 from session_server.config import load
-from session_server.errors import ConfigError
 from session_server.runtime.calls import SIGHT, shared_media
 from session_server.transports.webrtc import (
     addresses,
@@ -28,6 +27,7 @@ from session_server.transports.webrtc import (
 from session_server.transports.webrtc.lateness import LEAST_FRAMES
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.paced_track import SENDER_CLOCK
+from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 

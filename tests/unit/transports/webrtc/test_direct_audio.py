@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from session_server.media import OUTPUT_RATE
 from session_server.transports.webrtc.direct_audio import DirectAudio
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.playout import Frame, Playout
 from session_server.transports.webrtc.ticker import Ticker
+from session_server.types.audio import OUTPUT_RATE
 
 pytestmark = pytest.mark.unit
 

@@ -13,10 +13,10 @@ import pylibsrtp
 import pytest
 from aiortc.rtp import RtcpReceiverInfo
 
-from session_server.media import INPUT_RATE
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.mic_line import Allowance
 from session_server.transports.webrtc.reception import MAX_SOURCES
+from session_server.types.audio import INPUT_RATE
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.lossy_line import (
     FRAME_BYTES,

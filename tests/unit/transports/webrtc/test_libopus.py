@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.media import INPUT_RATE, OUTPUT_RATE
 from session_server.transports.webrtc import libopus, opus
 from session_server.transports.webrtc.libopus import Decoder, Encoder, OpusError
+from session_server.types.audio import INPUT_RATE, OUTPUT_RATE
 from tests.unit.audio.signals import speechlike
 
 pytestmark = pytest.mark.unit

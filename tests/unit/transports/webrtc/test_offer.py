@@ -8,13 +8,13 @@ from collections.abc import Iterable
 import pytest
 from aiortc.sdp import SessionDescription
 
-from session_server.errors import ClientFault
 from session_server.transports.webrtc.offer import (
     DEFAULT_MESSAGE_BYTES,
     MAX_CANDIDATES,
     MAX_OFFER_BYTES,
     read_offer,
 )
+from session_server.types.errors import ClientFault
 
 pytestmark = pytest.mark.unit
 

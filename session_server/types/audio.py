@@ -6,6 +6,8 @@ Units: positions and lengths are integer samples of the stream that is named; PC
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 INPUT_RATE = 16_000
@@ -21,6 +23,23 @@ NS_PER_S = 1_000_000_000
 class Value(msgspec.Struct, frozen=True, gc=False):
     """Base of events, actions and messages: immutable, compared by what they hold. Making one costs a tenth of what a
     frozen data class does, and there are hundreds for each second of speech. They never form cycles."""
+
+
+class AudioFormat(enum.Enum):
+    """How audio travels on this connection; mono. Value: the name on the wire."""
+
+    PCM = "audio/pcm"
+    PCMU = "audio/pcmu"
+    PCMA = "audio/pcma"
+
+    @property
+    def rate(self) -> int:
+        """Samples per second."""
+        return 24_000 if self is AudioFormat.PCM else 8_000
+
+    @property
+    def sample_bytes(self) -> int:
+        return 2 if self is AudioFormat.PCM else 1
 
 
 class PlaybackSnapshot(Value, frozen=True):

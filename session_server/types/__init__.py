@@ -1,0 +1,1 @@
+"""Values and arithmetic that every package shares. Pure; imports nothing of ours."""
