@@ -20,10 +20,7 @@ one_blas_thread()
 from rich.console import Console  # noqa: E402
 
 from loadgen.cli.parser import parse  # noqa: E402
-from session_server.types.errors import (
-    ConfigError,  # noqa: E402
-    SessionServerError,  # noqa: E402
-)
+from session_server.types.errors import ConfigError, SessionServerError  # noqa: E402
 
 OK, MISSED, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 

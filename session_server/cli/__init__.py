@@ -15,11 +15,7 @@ from session_server.blas import one_blas_thread
 one_blas_thread()
 
 from session_server.cli.parser import parse  # noqa: E402
-from session_server.types.errors import (
-    ConfigError,  # noqa: E402
-    ModelsMissing,  # noqa: E402
-    SessionServerError,  # noqa: E402
-)
+from session_server.types.errors import ConfigError, ModelsMissing, SessionServerError  # noqa: E402
 
 __all__ = ["main"]
 

@@ -21,10 +21,7 @@ from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig
 from engines.duplex.moshi import MoshiEngine, create  # noqa: E402
 from engines.duplex.moshi_batch import MoshiBatch, Spoken  # noqa: E402
 from engines.model_store import ModelStore  # noqa: E402
-from session_server.types.errors import (
-    EngineFault,  # noqa: E402
-    ModelsMissing,  # noqa: E402
-)
+from session_server.types.errors import EngineFault, ModelsMissing  # noqa: E402
 
 pytestmark = pytest.mark.integration
 
