@@ -35,27 +35,39 @@ MODULES = tuple(
     f"{folder}/{name}.py"
     for folder, names in (
         (
-            "session_server/core",
-            "actions announcements camera commands commentary events context conversation deadlines heard_text input_buffer interruption listening output_items overlaps playback prompting"
-            " response responses sending session spoken_answers tool_calls truncation turn_taking user_turns video_window waiting_answers works",
+            "engines/sim",
+            "scripted scripted_eyes scripted_thinker",
         ),
         (
-            "session_server/scheduler",
-            "beginnings chunking cost_model credits demand eviction_queue kv_pool kv_traffic lead_cap next_use playhead policy"
-            " policy_deadline policy_fcfs policy_liveserve residency residency_events stage_queue urgency work",
+            "loadgen",
+            "driver_sim",
+        ),
+        (
+            "loadgen/users",
+            "acks events intents listener notes player user",
+        ),
+        (
+            "session_server/core",
+            "actions announcements camera context events heard_text host_requests interruption"
+            " listening output_items pending_responses playback_ledger prompt response"
+            " responses sending session spoken_answers tool_calls truncation turn_taking"
+            " user_turns video_window",
         ),
         (
             "session_server/runtime",
-            "host job_table messages pipeline_parts residency_shell response_pipeline runaway seam speech_path stage_runner streamed_speech"
-            " turn_admission watchdog",
+            "host job_table messages pipeline_parts residency_shell response_pipeline runaway"
+            " seam speech_path stage_runner streamed_speech turn_admission watchdog",
         ),
         (
             "session_server/runtime/simulation",
             "network seat sim_camera sim_session speech_edges virtual_loop",
         ),
-        ("engines/sim", "scripted scripted_base scripted_eyes scripted_thinker"),
-        ("loadgen", "driver_sim"),
-        ("loadgen/users", "acks events intents listener notes player user"),
+        (
+            "session_server/scheduler",
+            "chunking cost_model credits demand eviction_queue kv_pool kv_traffic next_use"
+            " policy policy_deadline policy_fcfs policy_liveserve residency residency_events"
+            " stage_queue urgency work",
+        ),
     )
     for name in names.split()
 )

@@ -1,4 +1,6 @@
-"""What a session wants done: imperative values that `Session.handle` returns, in the order to carry out.
+"""Commands: actions for the transport, the engine host, and the metrics. `actions` gathers these with the announcements.
+
+What a session wants done: imperative values that `Session.handle` returns, in the order to carry out.
 
 Two kinds. *Announcements* become exactly one wire event each, in this order, without buffering or
 merging (the shell only spells them). *Commands* go to the engine host, the transport or the timer.
@@ -47,32 +49,224 @@ from session_server.core.announcements import (
     ResponseView as ResponseView,
     Usage as Usage,
 )
-from session_server.core.commands import (
-    AdoptDraft as AdoptDraft,
-    CameraView as CameraView,
-    CancelGeneration as CancelGeneration,
-    CancelWork as CancelWork,
-    CloseConnection as CloseConnection,
-    Command as Command,
-    Count as Count,
-    ForgetFrames as ForgetFrames,
-    ForgetInput as ForgetInput,
-    HoldAudio as HoldAudio,
-    JudgeTurn as JudgeTurn,
-    LookAt as LookAt,
-    LookAtFrame as LookAtFrame,
-    PromptMessage as PromptMessage,
-    PurgeAudio as PurgeAudio,
-    RaiseFence as RaiseFence,
-    Recognise as Recognise,
-    ReleaseAudio as ReleaseAudio,
-    ReportFrontier as ReportFrontier,
-    SendAudio as SendAudio,
-    SetFrameRate as SetFrameRate,
-    StartGeneration as StartGeneration,
-    UserAudio as UserAudio,
-    WantFrame as WantFrame,
-    WarmPrefix as WarmPrefix,
-)
+from session_server.core.settings import Modality, Tool, ToolChoice
+from session_server.types.audio import PlaybackSnapshot, Value
+
+# -- commands: transport
+
+
+class SendAudio(Value, frozen=True):
+    """Hand this audio to the client now (s16le at OUTPUT_RATE). Becomes `output_audio.delta`; the shell
+    answers with `AudioWritten` once the frame is with the socket."""
+
+    part: PartAddress
+    epoch: int
+    start_sample: int
+    pcm: bytes
+
+
+class PurgeAudio(Value, frozen=True):
+    """Drop every `SendAudio` of this response that is still queued in the transport. Runs at once."""
+
+    response_id: str
+
+
+class HoldAudio(Value, frozen=True):
+    """Where the server plays: send silence from now on, and keep what is queued."""
+
+
+class ReleaseAudio(Value, frozen=True):
+    """Go on after `HoldAudio`; with a response, again from this sample of it: the listener was mute."""
+
+    response_id: str | None = None
+    from_sample: int = 0
+
+
+class CloseConnection(Value, frozen=True):
+    code: int
+    reason: str
+
+
+# -- commands: engine host
+
+
+class Recognise(Value, frozen=True):
+    """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load.
+
+    With `item_id` the audio is not on the input time line: it is the one that came inside that item, in
+    `content_index`, and the range counts its own samples at INPUT_RATE (`end_sample` may be beyond its end).
+    """
+
+    work_id: str
+    start_sample: int
+    end_sample: int
+    partial: bool
+    item_id: str | None = None
+    content_index: int = 0
+
+
+class JudgeTurn(Value, frozen=True):
+    """Ask the turn model about the utterance that ends at `end_sample`."""
+
+    work_id: str
+    start_sample: int
+    end_sample: int
+
+
+class LookAt(Value, frozen=True):
+    """Say what is in a picture (a data URL)."""
+
+    work_id: str
+    image_url: str
+
+
+class LookAtFrame(Value, frozen=True):
+    """Say what is in the camera's frame number `frame`. `read`: text in it, too."""
+
+    work_id: str
+    frame: int
+    read: bool
+
+
+class ForgetFrames(Value, frozen=True):
+    """Frames with a smaller number are not wanted any more."""
+
+    before: int
+
+
+class SetFrameRate(Value, frozen=True):
+    """So many frames a second may be taken from here on."""
+
+    fps: float
+
+
+class WantFrame(Value, frozen=True):
+    """Take a frame whatever it shows, and whatever the rate: the newest that has come since the last taken one, or else the next."""
+
+
+class UserAudio(Value, frozen=True):
+    """What the user said: a range of the input time line (samples at INPUT_RATE); with `item_id`, what is kept of the
+    sound of that item's part `content_index`."""
+
+    start_sample: int
+    end_sample: int
+    item_id: str | None = None
+    content_index: int = 0
+
+
+class CameraView(Value, frozen=True):
+    """What the camera shows to whoever answers a message. `report` "": there is no current picture, and `age_ms` is the age of the
+    last one. `earlier`: what was seen before that, a line each, the newest last."""
+
+    report: str
+    age_ms: int
+    earlier: tuple[str, ...] = ()
+
+
+class PromptMessage(Value, frozen=True):
+    """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
+
+    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it. `audio`: the thinker
+    hears it; `content` is its transcript, or empty. `pictures`: reports of what is in the pictures that `content` speaks of.
+    `camera`: what `content` says of the camera (its last line), where it does.
+    """
+
+    role: str
+    content: str
+    kind: str = "message"
+    name: str | None = None
+    call_id: str | None = None
+    interrupted: bool = False
+    audio: UserAudio | None = None
+    pictures: tuple[str, ...] = ()
+    camera: CameraView | None = None
+
+
+class StartGeneration(Value, frozen=True):
+    """Begin a response. `epoch` is None for a draft: it may run, and nothing of it may be sent yet."""
+
+    response_id: str
+    lane: str
+    epoch: int | None
+    instructions: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+    modality: Modality
+    voice: str
+    speed: float
+    max_output_tokens: int | None
+    turn_end_ns: int | None = None
+
+
+class WarmPrefix(Value, frozen=True):
+    """The user speaks: read what the prompt of the answer will begin with already, which may end with the words so far. Best
+    effort; the next one and StartGeneration end it."""
+
+    work_id: str
+    instructions: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+
+
+class AdoptDraft(Value, frozen=True):
+    """`turn_end_ns`: when the turn that it answers was decided."""
+
+    response_id: str
+    lane: str
+    epoch: int
+    turn_end_ns: int
+
+
+class CancelGeneration(Value, frozen=True):
+    """Stop this response everywhere. Idempotent."""
+
+    response_id: str
+
+
+class RaiseFence(Value, frozen=True):
+    """The lane's epoch is now `epoch`: work and audio of an older one is stale."""
+
+    lane: str
+    epoch: int
+
+
+class CancelWork(Value, frozen=True):
+    """Recognition or turn-model work whose answer nobody wants any more."""
+
+    work_id: str
+
+
+class ReportFrontier(Value, frozen=True):
+    """Where the listener is, for the scheduler. `paused` while a duck holds the response back."""
+
+    response_id: str
+    snapshot: PlaybackSnapshot
+    paused: bool = False
+
+
+class ForgetInput(Value, frozen=True):
+    """Input audio before `before_sample` is not needed any more."""
+
+    before_sample: int
+
+
+# -- commands: measurement
+
+
+class Count(Value, frozen=True):
+    """Something worth a metric. `name` is a key of observability.metrics; `label` its enum value."""
+
+    name: str
+    label: str | None = None
+    value: float = 1.0
+
+
+Command = (
+    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | LookAt | LookAtFrame
+    | ForgetFrames | SetFrameRate | WantFrame | StartGeneration | AdoptDraft | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
+)  # fmt: skip
+
 
 Action = Announcement | Command

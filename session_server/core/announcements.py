@@ -5,7 +5,7 @@ Milliseconds are final wire values. `actions` gathers these with the commands.
 
 from __future__ import annotations
 
-from session_server.core.items import Item
+from session_server.core.conversation import Item
 from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value
 

@@ -24,12 +24,11 @@ from session_server.core.actions import (
     SetFrameRate,
     WantFrame,
 )
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.context import Context, Timer
 from session_server.core.events import FrameAlike, FrameCame, FrameTaken, PictureSeen
+from session_server.core.host_requests import Work, Works
 from session_server.core.settings import VideoExtension
 from session_server.core.video_window import FORCED, Evidence, VideoWindow, belongs
-from session_server.core.works import Work, Works
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S, samples_to_ms
 
 LEAST_FPS = 0.2

@@ -8,7 +8,7 @@ response's own stream at `OUTPUT_RATE`.
 
 from __future__ import annotations
 
-from session_server.core.items import Item
+from session_server.core.conversation import Item
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.types.audio import Value, WordSpan
 

@@ -17,14 +17,11 @@ Owns the open utterance. All its lengths are samples of the input time line. Rul
 from __future__ import annotations
 
 from session_server.core.actions import AnnounceSpeechStarted, AnnounceSpeechStopped
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
-from session_server.core.endpointing import OnsetDetector, silence_limit_ms
+from session_server.core.context import Context, Timer
+from session_server.core.early_prefill import ReadingAlong
 from session_server.core.events import AudioAppended, SpeechProbability
-from session_server.core.input_buffer import InputBuffer
-from session_server.core.interruption import Verdict
-from session_server.core.overlaps import Overlaps
-from session_server.core.reading_along import ReadingAlong
+from session_server.core.host_requests import Work, Works
+from session_server.core.interruption import Overlaps, Utterance, Verdict
 from session_server.core.responses import Responses
 from session_server.core.settings import TurnMode
 from session_server.core.turn_taking import (
@@ -32,13 +29,13 @@ from session_server.core.turn_taking import (
     SPEAKING,
     UNDECIDED,
     WITH_ANSWER,
+    OnsetDetector,
     TurnEvent,
     TurnState,
     TurnTaking,
+    silence_limit_ms,
 )
-from session_server.core.user_turns import UserTurns
-from session_server.core.utterance import Utterance
-from session_server.core.works import Work, Works
+from session_server.core.user_turns import InputBuffer, UserTurns
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
 
 RESUME_STRICT_MS = 64

@@ -25,7 +25,7 @@ from session_server.core.actions import (
     PartAddress,
 )
 from session_server.core.context import Context
-from session_server.core.items import (
+from session_server.core.conversation import (
     FunctionCall,
     Item,
     ItemStatus,

@@ -5,14 +5,21 @@ still plays the caller passes the heard part); an unfinished call never enters; 
 was deleted, inserted or trimmed; empty messages are left out. At most `bound` items, the most recent ones.
 
 For a thinker that hears, each part of a user item is a message of its own, and a part of audio names its sound.
+
+Prompts of answers: what the engines are told when one begins, or may begin soon.
+
+Of items that are still in progress only what was heard enters; of the camera, what it shows when the answer begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from session_server.core.actions import PromptMessage, UserAudio
-from session_server.core.items import (
+from session_server.core.actions import PromptMessage, StartGeneration, UserAudio, WarmPrefix
+from session_server.core.camera import Camera
+from session_server.core.context import Context
+from session_server.core.conversation import (
     Content,
     FunctionCall,
     FunctionCallOutput,
@@ -25,6 +32,9 @@ from session_server.core.items import (
     Role,
     TextContent,
 )
+from session_server.core.response import Response
+from session_server.core.spoken_answers import SpokenAnswers
+from session_server.core.video_window import Commentary
 
 
 def prompt_messages(
@@ -103,3 +113,114 @@ def _text(content: Content) -> str:
             return content.transcript or ""
         case ImageContent():
             return f"[Picture: {content.seen}]" if content.seen else ""
+
+
+class Prompting:
+    """Of one session. `live`: its responses that are not over, by id."""
+
+    def __init__(
+        self,
+        context: Context,
+        camera: Camera,
+        spoken: SpokenAnswers,
+        live: Mapping[str, Response],
+    ) -> None:
+        self._context = context
+        self._camera = camera
+        self._commentary = Commentary(context, camera.window)
+        self._spoken = spoken
+        self._live = live
+
+    def start(self, response: Response, turn: PromptMessage | None) -> None:
+        """Hand the prompt to the engine. `turn`: one that is no item yet (a draft's)."""
+        wanted, own = response.plan, response.plan.input_items
+        items = self._context.conversation if own is None else map(self._as_known, own)
+        messages = self._messages(items)
+        if turn is not None:
+            messages = (*messages, turn)
+        if own is None:
+            messages = self._with_camera(response, messages)
+        self._context.emit(
+            StartGeneration(
+                response_id=response.id,
+                lane=response.lane,
+                epoch=response.epoch,
+                instructions=wanted.instructions,
+                messages=messages,
+                tools=wanted.tools,
+                tool_choice=wanted.tool_choice,
+                modality=wanted.modality,
+                voice=wanted.voice,
+                speed=wanted.speed,
+                max_output_tokens=wanted.max_output_tokens,
+                turn_end_ns=response.turn_end_ns,
+            )
+        )
+
+    def _as_known(self, item: Item) -> Item:
+        """An item of the conversation that a response was given as its input, with what has become known of it since."""
+        now = self._context.conversation.get(item.id)
+        same = isinstance(now, Message) and isinstance(item, Message) and _bare(now) == _bare(item)
+        return now if now is not None and same else item
+
+    def warm(self, words: str = "") -> None:
+        """Let the engine read the conversation so far, and the user's `words` so far, while the user still speaks."""
+        context, settings = self._context, self._context.settings
+        said, work_id = self._messages(context.conversation), context.new_id("work")
+        if words:
+            said = (*said, user_message(words))
+        tools, choice = settings.tools, settings.tool_choice
+        context.emit(WarmPrefix(work_id, settings.instructions, said, tools, choice))
+
+    def _messages(self, items: Iterable[Item]) -> tuple[PromptMessage, ...]:
+        heard = {}
+        for response in self._live.values():
+            if response.output.message_id is not None and not response.plan.out_of_band:
+                heard[response.output.message_id] = self._spoken.heard_text(response)
+        bound, natively = self._context.params.prompt_items, self._context.settings.hearing.natively
+        return prompt_messages(items, bound, heard, natively)
+
+    # -- the camera
+
+    def _with_camera(
+        self, response: Response, messages: tuple[PromptMessage, ...]
+    ) -> tuple[PromptMessage, ...]:
+        window = self._camera.window
+        if not response.change:
+            return window.shown(messages, response.heard_until)
+        view, line = window.view()
+        told = PromptMessage(Role.SYSTEM.value, f"{response.change}\n{line}", camera=view)
+        return (*messages, told)
+
+    def used_camera(self, response: Response) -> None:
+        """An answer begins for good, with what the camera shows: that is no news any more."""
+        if not self._camera.is_on or response.plan.input_items is not None:
+            return
+        self._commentary.told()
+        evidence = self._camera.window.of_turn(response.heard_until)
+        if evidence is not None:
+            age_s = self._camera.window.age_ms(evidence) / 1000
+            self._context.count("video_evidence_age_seconds", None, age_s)
+
+    def answer_over(self) -> None:
+        """The user has heard an answer to its end."""
+        self._commentary.rest()
+
+    def news(self) -> str | None:
+        """What the camera shows that the user was not told of; asked while nobody speaks, and told from here on."""
+        return self._commentary.due()
+
+
+def _bare(message: Message) -> tuple[Content, ...]:
+    """Its content without what the engines find out."""
+    return tuple(map(_unknown, message.content))
+
+
+def _unknown(part: Content) -> Content:
+    match part:
+        case ImageContent():
+            return replace(part, seen="", report="")
+        case InputAudioContent():
+            return replace(part, transcript=None)
+        case _:
+            return part

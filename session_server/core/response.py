@@ -11,11 +11,11 @@ import enum
 from dataclasses import dataclass, field
 
 from session_server.core.actions import ResponseView, Usage
+from session_server.core.conversation import Item
 from session_server.core.events import EngineEvent
 from session_server.core.heard_text import SpokenText
-from session_server.core.items import Item
 from session_server.core.output_items import OutputItems
-from session_server.core.playback import PlaybackLedger
+from session_server.core.playback_ledger import PlaybackLedger
 from session_server.core.settings import (
     Modality,
     ResponseOverrides,

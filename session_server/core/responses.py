@@ -24,8 +24,8 @@ from session_server.core.actions import (
     Usage,
 )
 from session_server.core.camera import Camera
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.context import Context, Timer
+from session_server.core.conversation import ItemStatus
 from session_server.core.events import (
     AudioGenerated,
     CallArguments,
@@ -42,16 +42,14 @@ from session_server.core.events import (
     WorkFailed,
 )
 from session_server.core.heard_text import Clause
-from session_server.core.items import ItemStatus
+from session_server.core.host_requests import Works
 from session_server.core.output_items import OutputItems
-from session_server.core.prompting import Prompting
+from session_server.core.pending_responses import TurnsToAnswer, WaitingAnswers
+from session_server.core.prompt import Prompting
 from session_server.core.response import Phase, Plan, Response, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
-from session_server.core.turns_to_answer import TurnsToAnswer
-from session_server.core.waiting_answers import WaitingAnswers
-from session_server.core.works import Works
 from session_server.types.audio import samples_to_ms
 
 DEFAULT_LANE = "default"

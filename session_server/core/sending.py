@@ -22,10 +22,9 @@ from session_server.core.actions import (
     ReportFrontier,
     SendAudio,
 )
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.context import Context, Timer
 from session_server.core.events import AudioWritten
-from session_server.core.playback import PlaybackLedger
+from session_server.core.playback_ledger import PlaybackLedger
 from session_server.core.response import Phase, Response
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 

@@ -35,10 +35,10 @@ from session_server.core.actions import (
     CloseConnection,
     RaiseFence,
 )
-from session_server.core.answered_works import AnsweredWorks
 from session_server.core.camera import Camera
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.client_requests import Requests
+from session_server.core.context import Context, Timer
+from session_server.core.conversation import InputAudioContent, Item, ItemStatus, Message, Role
 from session_server.core.events import (
     AudioAppended,
     AudioGenerated,
@@ -75,16 +75,14 @@ from session_server.core.events import (
     TurnJudged,
     WorkFailed,
 )
-from session_server.core.input_buffer import InputBuffer
-from session_server.core.items import InputAudioContent, Item, ItemStatus, Message, Role
+from session_server.core.host_requests import Works
+from session_server.core.host_results import AnsweredWorks
 from session_server.core.listening import Listening
-from session_server.core.requests import Requests
 from session_server.core.responses import DEFAULT_LANE, Responses
 from session_server.core.settings import CoreParams, SessionSettings, TurnMode
 from session_server.core.truncation import Truncation
 from session_server.core.turn_taking import WITH_ANSWER, TurnEvent, TurnState, TurnTaking
-from session_server.core.user_turns import UserTurns
-from session_server.core.works import Works
+from session_server.core.user_turns import InputBuffer, UserTurns
 from session_server.types.audio import PlaybackSnapshot
 from session_server.types.ids import NewId
 

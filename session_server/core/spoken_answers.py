@@ -8,8 +8,7 @@ with the playback extension, it announces its own cut; with the extension the cu
 from __future__ import annotations
 
 from session_server.core.actions import AnnounceTruncated
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.context import Context, Timer
 from session_server.core.response import Response
 from session_server.core.sending import Sending
 from session_server.types.audio import samples_to_ms

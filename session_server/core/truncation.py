@@ -20,7 +20,7 @@ from session_server.core.actions import (
 )
 from session_server.core.context import Context
 from session_server.core.events import ItemTruncated, PlaybackAcked
-from session_server.core.playback import AckOutcome
+from session_server.core.playback_ledger import AckOutcome
 from session_server.core.response import Response
 from session_server.core.responses import Responses
 from session_server.types.audio import PlaybackSnapshot, ms_to_samples, samples_to_ms

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from session_server.core import events, items, settings
+from session_server.core import conversation as items, events, settings
 from session_server.protocol import client_events as wire, items as wire_items, session_config
 from session_server.protocol.response_config import ResponseConfig
 from session_server.protocol.tools import FunctionTool, ToolChoice

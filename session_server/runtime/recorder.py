@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 from msgspec.structs import replace
 
-from session_server.core import actions, events, items, settings
+from session_server.core import actions, conversation as items, events, settings
 from session_server.core.session import Session
 from session_server.types.audio import WordSpan
 from session_server.types.errors import ConfigError

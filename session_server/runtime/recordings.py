@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from session_server.audio.formats import decode_samples
+from session_server.core.conversation import InputAudioContent, Item, Message
 from session_server.core.events import ItemCreated
-from session_server.core.items import InputAudioContent, Item, Message
 from session_server.protocol import items as wire
 from session_server.runtime.ears import Ears
 from session_server.runtime.spelling import Speller

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 from msgspec import UNSET
 
-from session_server.core import actions, items
+from session_server.core import actions, conversation as items
 from session_server.core.settings import Modality
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.frames import MAX_ECHO

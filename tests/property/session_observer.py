@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from session_server.core import actions as a
-from session_server.core.items import FunctionCall, ItemStatus, Message
+from session_server.core.conversation import FunctionCall, ItemStatus, Message
 
 ABOUT_PARTS = (
     a.AnnouncePartAdded, a.AnnounceTextDelta, a.AnnounceTextDone, a.AnnounceAudioDone, a.AnnouncePartDone,

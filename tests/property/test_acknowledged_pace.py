@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.core.playback import EARLY_MS, FAST_PERCENT, AckOutcome, PlaybackLedger
+from session_server.core.playback_ledger import EARLY_MS, FAST_PERCENT, AckOutcome, PlaybackLedger
 from session_server.types.audio import NS_PER_MS
 
 pytestmark = pytest.mark.property

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from session_server.core import actions as a, events as e
-from session_server.core.deadlines import Timer
-from session_server.core.items import (
+from session_server.core.context import Timer
+from session_server.core.conversation import (
     FunctionCallOutput,
     ImageContent,
     InputAudioContent,

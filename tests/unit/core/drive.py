@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import FunctionCallOutput, ItemStatus, Message, Role, TextContent
+from session_server.core.conversation import (
+    FunctionCallOutput,
+    ItemStatus,
+    Message,
+    Role,
+    TextContent,
+)
 from session_server.core.session import Session
 from session_server.core.settings import (
     CoreParams,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from session_server.core import actions as a, events as e
+from session_server.core.conversation import Message, Role
 from session_server.core.duplex_events import (
     GIVE_WAY,
     HEAR,
@@ -16,7 +17,6 @@ from session_server.core.duplex_events import (
     AssistantSpoke,
 )
 from session_server.core.duplex_session import DuplexSession, Floor
-from session_server.core.items import Message, Role
 from session_server.core.settings import CoreParams, ResponseOverrides, Tool
 from session_server.types.audio import NS_PER_MS
 from session_server.types.ids import SequentialIds

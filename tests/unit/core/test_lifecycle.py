@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.deadlines import Deadlines, Timer
+from session_server.core.context import Deadlines, Timer
 from session_server.core.settings import CoreParams
 from session_server.core.turn_taking import (
     TABLE,

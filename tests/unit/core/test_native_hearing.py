@@ -3,7 +3,7 @@
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import InputAudioContent, Message
+from session_server.core.conversation import InputAudioContent, Message
 from session_server.core.settings import CoreParams, Hearing
 from tests.unit.core.drive import MANUAL, SEMANTIC_VAD, SERVER_VAD, Drive
 

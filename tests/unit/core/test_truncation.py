@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import ItemStatus
-from session_server.core.playback import EARLY_MS
+from session_server.core.conversation import ItemStatus
+from session_server.core.playback_ledger import EARLY_MS
 from session_server.core.settings import CoreParams
 from session_server.core.turn_taking import TurnState
 from tests.unit.core.drive import MANUAL, MS, SERVER_VAD, Drive

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import InputAudioContent
+from session_server.core.conversation import InputAudioContent
 from session_server.core.settings import CoreParams, TurnDetection, TurnMode
 from session_server.core.turn_taking import TurnState
 from tests.unit.core.drive import MANUAL, SEMANTIC_VAD, SERVER_VAD, Drive

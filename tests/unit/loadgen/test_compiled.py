@@ -17,7 +17,7 @@ from session_server.types.errors import ConfigError
 pytestmark = pytest.mark.unit
 
 ROOT = compiled.source_root()
-FEW = ("session_server/core/playback.py", "loadgen/users/player.py")
+FEW = ("session_server/core/playback_ledger.py", "loadgen/users/player.py")
 """Few imports, so that they are compiled in seconds."""
 _REPORT = """
 import sys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.core import playback
+from session_server.core import playback_ledger as playback
 from session_server.observability.catalogue import SPECS, AckOutcome
 
 pytestmark = pytest.mark.unit

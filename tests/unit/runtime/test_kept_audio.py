@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.core import actions, items
+from session_server.core import actions, conversation as items
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.session_config import session_rules, voices
 from session_server.runtime.spelling import MAX_KEPT_AUDIO, Speller

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from session_server.core.camera import Camera
 from session_server.core.context import Context
+from session_server.core.conversation import ImageContent, Message
 from session_server.core.events import PictureSeen, TranscriptReady, TurnJudged, WorkFailed
-from session_server.core.items import ImageContent, Message
+from session_server.core.host_requests import Work, WorkKind, Works
 from session_server.core.listening import Listening
 from session_server.core.responses import Responses
 from session_server.core.user_turns import UserTurns
-from session_server.core.works import Work, WorkKind, Works
 
 NOT_SEEN = "it could not be looked at"
 Answer = TranscriptReady | TurnJudged | PictureSeen | WorkFailed

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from session_server.core.playback import EARLY_MS, AckOutcome, PlaybackLedger
+from session_server.core.playback_ledger import EARLY_MS, AckOutcome, PlaybackLedger
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit

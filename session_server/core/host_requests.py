@@ -10,8 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from session_server.core.actions import CancelWork, JudgeTurn, LookAt, LookAtFrame, Recognise
-from session_server.core.context import Context
-from session_server.core.deadlines import Timer
+from session_server.core.context import Context, Timer
 
 
 class WorkKind(enum.Enum):

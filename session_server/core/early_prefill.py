@@ -9,9 +9,9 @@ have been cut.
 from __future__ import annotations
 
 from session_server.core.context import Context
+from session_server.core.host_requests import Works
+from session_server.core.interruption import Utterance
 from session_server.core.responses import Responses
-from session_server.core.utterance import Utterance
-from session_server.core.works import Works
 from session_server.types.audio import INPUT_RATE, ms_to_samples
 
 

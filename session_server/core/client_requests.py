@@ -17,17 +17,7 @@ from session_server.core.actions import (
     AnnounceOutputCleared,
 )
 from session_server.core.context import Context
-from session_server.core.events import (
-    InputCommitted,
-    ItemCreated,
-    ItemDeleted,
-    ItemRetrieved,
-    OutputCleared,
-    ResponseCancelled,
-    ResponseRequested,
-)
-from session_server.core.input_buffer import InputBuffer
-from session_server.core.items import (
+from session_server.core.conversation import (
     FunctionCallOutput,
     ImageContent,
     InputAudioContent,
@@ -38,12 +28,21 @@ from session_server.core.items import (
     TextContent,
     without_big_pictures,
 )
+from session_server.core.events import (
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    OutputCleared,
+    ResponseCancelled,
+    ResponseRequested,
+)
+from session_server.core.host_requests import Works
 from session_server.core.listening import Listening
 from session_server.core.response import Response, plan
 from session_server.core.responses import Responses
 from session_server.core.truncation import Truncation
-from session_server.core.user_turns import UserTurns
-from session_server.core.works import Works
+from session_server.core.user_turns import InputBuffer, UserTurns
 from session_server.types.audio import INPUT_RATE
 
 LEAST_COMMIT_MS = 100

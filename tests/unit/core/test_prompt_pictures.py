@@ -3,7 +3,7 @@
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import (
+from session_server.core.conversation import (
     ImageContent,
     InputAudioContent,
     ItemStatus,

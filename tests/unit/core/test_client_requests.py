@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from session_server.core import actions as a, events as e
-from session_server.core.items import (
+from session_server.core.conversation import (
     FunctionCall,
     FunctionCallOutput,
     ImageContent,
