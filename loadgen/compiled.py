@@ -64,9 +64,8 @@ MODULES = tuple(
         ),
         (
             "session_server/scheduler",
-            "chunking cost_model credits demand eviction_queue kv_pool kv_traffic next_use"
-            " policy policy_deadline policy_fcfs policy_liveserve residency residency_events"
-            " stage_queue urgency work",
+            "chunking cost_model demand eviction flow_control kv_pool kv_traffic policies"
+            " policy policy_deadline residency residency_events stage_queue urgency work",
         ),
     )
     for name in names.split()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from session_server.config.sources import ENV_PREFIX, LoadedConfig, Setting, load, shipped
+from session_server.config.sources import ENV_PREFIX, LoadedConfig, Setting, load, misspelt, shipped
 from session_server.config.tree import (
     AuthConfig,
     Config,
@@ -20,7 +20,6 @@ from session_server.config.tree import (
     VideoConfig,
     WebRtcConfig,
 )
-from session_server.config.variables import misspelt
 
 __all__ = [
     "ENV_PREFIX",

@@ -14,12 +14,12 @@ import msgspec
 
 from session_server.protocol import error_codes
 from session_server.protocol.items import Item, item
-from session_server.protocol.payloads import audio
 from session_server.protocol.values import (
     MAX_ID,
     Fields,
     Json,
     JsonObject,
+    audio,
     boolean,
     identifier,
     integer_between,

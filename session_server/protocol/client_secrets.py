@@ -9,7 +9,7 @@ import msgspec
 
 from session_server.protocol.frames import encode
 from session_server.protocol.session_config import SessionConfig, SessionRules, to_wire
-from session_server.protocol.session_merge import apply_update, initial_config, requested_type
+from session_server.protocol.session_update import apply_update, initial_config, requested_type
 from session_server.protocol.values import (
     Fields,
     JsonObject,

@@ -14,12 +14,13 @@ import msgspec
 
 from session_server.protocol import error_codes
 from session_server.protocol.frames import MAX_ECHO
-from session_server.protocol.payloads import audio, image_data_url
 from session_server.protocol.values import (
     Fields,
     Json,
     array_of,
+    audio,
     identifier,
+    image_data_url,
     option,
     short_text,
     text,

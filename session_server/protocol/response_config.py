@@ -8,7 +8,7 @@ from session_server.protocol import error_codes
 from session_server.protocol.items import Item, ItemReference, item_or_reference
 from session_server.protocol.session_audio import audio_format, voice_name
 from session_server.protocol.session_config import SessionConfig, SessionRules
-from session_server.protocol.session_merge import EFFORTS, max_output_tokens, modality
+from session_server.protocol.session_update import EFFORTS, max_output_tokens, modality
 from session_server.protocol.tools import FunctionTool, ToolChoice, tool_choice, tools
 from session_server.protocol.values import (
     Fields,

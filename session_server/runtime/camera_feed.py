@@ -16,7 +16,7 @@ from session_server.core import actions, events
 from session_server.protocol import error_codes
 from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video
-from session_server.protocol.payloads import camera_frame, decoded_bytes
+from session_server.protocol.values import camera_frame, decoded_bytes
 from session_server.runtime.camera import Camera
 from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.seam import look_at_frame

@@ -23,7 +23,7 @@ from session_server.runtime.stage_runner import StageRunner
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import make_policy
+from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.types.errors import ConfigError
 

@@ -14,9 +14,8 @@ from session_server.runtime.messages import ToSession
 from session_server.runtime.picture_memory import PictureMemory
 from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import StageRunner
-from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.chunking import ChunkSizes, LeadCap
 from session_server.scheduler.cost_model import Average, CostModel
-from session_server.scheduler.lead_cap import LeadCap
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 

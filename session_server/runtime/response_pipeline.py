@@ -29,8 +29,7 @@ from session_server.runtime.response_times import ResponseTimes
 from session_server.runtime.speech_path import SpeechPath
 from session_server.runtime.streamed_speech import PieceSplitter, StreamedSpeechPath
 from session_server.runtime.think_job import think_job
-from session_server.scheduler.playhead import Playhead
-from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S
 
 Speaking = SpeechPath | StreamedSpeechPath

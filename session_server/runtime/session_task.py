@@ -26,7 +26,7 @@ from session_server.protocol.frames import encode
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.server_events import ServerEvent, error_of
 from session_server.protocol.session_config import SessionConfig
-from session_server.protocol.session_merge import apply_update
+from session_server.protocol.session_update import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.camera_feed import CameraFeed

@@ -22,9 +22,8 @@ from session_server.runtime.messages import Clause, Word
 from session_server.runtime.pipeline_parts import Outlet, Stages, unit_ns
 from session_server.runtime.runaway import RunawayGuard
 from session_server.runtime.stage_runner import StageRunner
-from session_server.scheduler.credits import Credits
-from session_server.scheduler.playhead import Playhead
-from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.scheduler.flow_control import Credits
+from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S, samples_to_ns
 
 

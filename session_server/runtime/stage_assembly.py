@@ -23,12 +23,11 @@ from session_server.runtime.runner import Runner
 from session_server.runtime.stage_runner import MakeWorker, StageRunner
 from session_server.runtime.stage_worker import Report, ThreadWorker, Worker
 from session_server.runtime.streaming_runner import StreamingRunner
-from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.chunking import ChunkSizes, LeadCap
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.lead_cap import LeadCap
 from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
-from session_server.scheduler.policy import Policy, make_policy
-from session_server.scheduler.policy_liveserve import LiveservePolicy
+from session_server.scheduler.policies import LiveservePolicy, make_policy
+from session_server.scheduler.policy import Policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.types.errors import ConfigError
 

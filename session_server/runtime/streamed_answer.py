@@ -13,7 +13,7 @@ from engines.base import JobKey, ThinkJob, TokenOutput
 from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.lease import Lease
+from session_server.scheduler.flow_control import Lease
 from session_server.scheduler.work import WorkItem
 from session_server.types.audio import NS_PER_S
 

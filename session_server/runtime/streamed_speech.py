@@ -34,9 +34,8 @@ from session_server.runtime.pipeline_parts import Stages, chunk_shape, unit_ns
 from session_server.runtime.runaway import RunawayGuard
 from session_server.runtime.speech_path import ChunkSink
 from session_server.runtime.timers import Timer
-from session_server.scheduler.credits import Credits
-from session_server.scheduler.playhead import Playhead
-from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.scheduler.flow_control import Credits
+from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 _TALKER, _VOCODER = Stage.TALKER, Stage.VOCODER

@@ -33,7 +33,7 @@ from session_server.runtime.state_calls import ForgetState, StateCall
 from session_server.runtime.streamed_answer import StreamedAnswer, TokenTimes
 from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.lease import Lease
+from session_server.scheduler.flow_control import Lease
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.work import Kind, WorkItem
 from session_server.types.audio import NS_PER_S

@@ -19,15 +19,15 @@ from session_server.runtime.timers import Loop, Timer
 from session_server.scheduler.admission import (
     Appointments,
     Headroom,
+    OverloadLadder,
+    OverloadStep,
     StageLoad,
     TurnAdmission,
     Verdict,
     retry_after_s,
 )
-from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.cost_model import CostModel, Uncounted
 from session_server.scheduler.demand import Demand
-from session_server.scheduler.overload import OverloadLadder, OverloadStep
-from session_server.scheduler.uncounted import Uncounted
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 Refuse = Callable[[ResponsePipeline, str], None]

@@ -11,7 +11,6 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.run import Entry, Run
 from session_server.scheduler.work import Kind, WorkItem
 
@@ -168,19 +167,3 @@ def entries(
     """Of one band in order, those of order low..high only, and no more than the `most` that can be taken."""
     found = bands.get(band)
     return iter(found.between(low, high, most)) if found is not None else iter(())
-
-
-def make_policy(params: SchedulerParams, last: bool = False, entry: bool = False) -> Policy:
-    """The policy that the parameters name. `last`: for the stage whose results are heard; `entry`: for the one that
-    speech begins at."""
-    from session_server.scheduler.policy_deadline import DeadlinePolicy
-    from session_server.scheduler.policy_fcfs import FcfsPolicy
-    from session_server.scheduler.policy_liveserve import LiveservePolicy
-
-    match params.policy:
-        case PolicyName.FCFS:
-            return FcfsPolicy()
-        case PolicyName.LIVESERVE:
-            return LiveservePolicy(params)
-        case PolicyName.DEADLINE:
-            return DeadlinePolicy(params, last, entry)

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from session_server.scheduler.eviction_queue import Want
+from session_server.scheduler.eviction import NextUse, Want
 from session_server.scheduler.kv_pool import Entry, Preload
 from session_server.scheduler.kv_traffic import Traffic
-from session_server.scheduler.next_use import NextUse
 from session_server.scheduler.residency_events import (
     Action,
     Closed,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.policy import make_policy
+from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Kind, WorkItem
 

@@ -6,7 +6,7 @@ import pytest
 
 from loadgen.simulation import SimulationSpec, simulate
 from loadgen.workloads import find_workload
-from session_server.scheduler.lead_cap import LeadCap
+from session_server.scheduler.chunking import LeadCap
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim

@@ -12,7 +12,7 @@ import sys
 import time
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.policy import make_policy
+from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import Kind, WorkItem
 from session_server.types.audio import NS_PER_MS

@@ -12,7 +12,7 @@ from typing import Any
 
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
 from session_server.runtime.simulation.replica import Replica
-from session_server.scheduler.overload import OverloadStep
+from session_server.scheduler.admission import OverloadStep
 from session_server.scheduler.residency_events import PreloadResult
 from session_server.types.audio import NS_PER_MS
 

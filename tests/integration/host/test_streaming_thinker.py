@@ -26,7 +26,7 @@ from session_server.runtime.messages import (
     Warm,
 )
 from session_server.runtime.stage_assembly import registered_streaming
-from session_server.scheduler.lease import DRAFT_LEASE, LEASE
+from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault
 from tests.integration.host.conftest import graph

@@ -13,7 +13,7 @@ from session_server.protocol.session_config import (
     session_rules,
     voices,
 )
-from session_server.protocol.session_merge import apply_update, initial_config
+from session_server.protocol.session_update import apply_update, initial_config
 from session_server.types.errors import ClientFault
 
 

@@ -12,7 +12,7 @@ from session_server.protocol.client_secrets import (
     parse_client_secret_request,
     parse_first_session,
 )
-from session_server.protocol.session_merge import initial_config
+from session_server.protocol.session_update import initial_config
 
 pytestmark = pytest.mark.unit
 

@@ -21,10 +21,10 @@ from session_server.protocol.client_events import (
 from session_server.protocol.extensions import VideoOffer, Vision
 from session_server.protocol.frames import MAX_FRAME, encode
 from session_server.protocol.items import item, item_or_reference
-from session_server.protocol.payloads import camera_frame, decode_base64
 from session_server.protocol.response_config import parse_response
 from session_server.protocol.session_config import session_rules, to_wire, voices
-from session_server.protocol.session_merge import apply_update, initial_config
+from session_server.protocol.session_update import apply_update, initial_config
+from session_server.protocol.values import camera_frame, decode_base64
 from session_server.types.errors import ClientFault
 
 pytestmark = pytest.mark.property

@@ -25,15 +25,20 @@ from session_server.protocol.items import (
     OutputAudio,
     OutputText,
 )
-from session_server.protocol.session_config import TRANSCRIPTION, SessionConfig, to_wire
-from session_server.protocol.session_merge import initial_config
+from session_server.protocol.session_config import (
+    TRANSCRIPTION,
+    SessionConfig,
+    format_object,
+    to_wire,
+)
+from session_server.protocol.session_update import initial_config
 from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit
 
 STRICT: TypeAdapter = TypeAdapter(RealtimeServerEvent)
 LEDGER = Path(__file__).parents[4] / "shared" / "clients" / "ledger.py"
-AUDIO = ro.ResponseAudio(ro.ResponseAudioOutput(AudioFormat.PCM.to_wire(), "marin"))
+AUDIO = ro.ResponseAudio(ro.ResponseAudioOutput(format_object(AudioFormat.PCM), "marin"))
 USER = Message(
     "i1",
     "user",

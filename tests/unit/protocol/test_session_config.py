@@ -14,7 +14,7 @@ from session_server.protocol.session_config import (
     to_wire,
     voices,
 )
-from session_server.protocol.session_merge import initial_config
+from session_server.protocol.session_update import initial_config
 from session_server.types.audio import AudioFormat
 
 pytestmark = pytest.mark.unit

@@ -10,6 +10,8 @@ from hypothesis import given, strategies as st
 from session_server.scheduler.admission import (
     Appointments,
     Headroom,
+    OverloadLadder,
+    OverloadStep,
     SessionLimit,
     StageLoad,
     TurnAdmission,
@@ -19,9 +21,8 @@ from session_server.scheduler.admission import (
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.demand import Demand
-from session_server.scheduler.overload import OverloadLadder, OverloadStep
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.playhead import Playhead
+from session_server.scheduler.urgency import Playhead
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

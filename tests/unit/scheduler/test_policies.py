@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.scheduler.beginnings import Beginnings
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.policy import make_policy
-from session_server.scheduler.policy_liveserve import LiveservePolicy
+from session_server.scheduler.policies import LiveservePolicy, make_policy
+from session_server.scheduler.policy_deadline import Beginnings
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S

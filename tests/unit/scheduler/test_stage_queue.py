@@ -6,7 +6,7 @@ import pytest
 
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.policy import make_policy
+from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S

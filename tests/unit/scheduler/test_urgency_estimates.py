@@ -7,10 +7,9 @@ import pytest
 from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel, bucket
-from session_server.scheduler.credits import Credits
+from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.playhead import Playhead
-from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.scheduler.work import FOREVER_NS, Kind
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 

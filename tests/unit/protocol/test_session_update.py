@@ -12,7 +12,7 @@ from session_server.protocol.session_config import (
     SessionConfig,
     to_wire,
 )
-from session_server.protocol.session_merge import apply_update, initial_config
+from session_server.protocol.session_update import apply_update, initial_config
 
 pytestmark = pytest.mark.unit
 

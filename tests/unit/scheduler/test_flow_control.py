@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.scheduler.lease import DRAFT_LEASE, LEASE, Lease
+from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE, Lease
 from session_server.scheduler.params import PolicyName
 from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from session_server.protocol.payloads import audio, camera_frame, decode_base64, image_data_url
+from session_server.protocol.values import audio, camera_frame, decode_base64, image_data_url
 
 pytestmark = pytest.mark.unit
 

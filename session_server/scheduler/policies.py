@@ -8,6 +8,11 @@ Below them partial recognitions, then drafts.
 
 Memory is the thinker's, where a session's long state is; what a session holds of it counts as a share of the pool, 0 to 1.
 Without a memory that is counted, U2 is ordered by lead.
+
+`fcfs`: by arrival of the response or recognition; the baseline that today's servers use.
+
+A slot is free again as soon as its stage's work is done, as continuous batching does. Drafts come last: they are
+speculation, which a plain server would not do at all.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.policy import REAL_AGES, Bands, entries
+from session_server.scheduler.params import PolicyName, SchedulerParams
+from session_server.scheduler.policy import REAL_AGES, Bands, Policy, entries
+from session_server.scheduler.policy_deadline import DeadlinePolicy
 from session_server.scheduler.run import Entry
 from session_server.scheduler.work import Kind, WorkItem
 from session_server.types.audio import NS_PER_S
@@ -103,3 +109,31 @@ class LiveservePolicy:
             return weight * share(item.key[0]) - per_ns * (item.dry_ns - now)
 
         return heapq.nlargest(count, rest, key=utility)
+
+
+_REAL, _DRAFT_LAST = 0, 1
+
+
+class FcfsPolicy:
+    """First come, first served."""
+
+    ages = REAL_AGES
+
+    def place(self, item: WorkItem) -> tuple[int, int]:
+        return (_DRAFT_LAST if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)
+
+    def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
+        yield entries(bands, _REAL)
+        yield entries(bands, _DRAFT_LAST)
+
+
+def make_policy(params: SchedulerParams, last: bool = False, entry: bool = False) -> Policy:
+    """The policy that the parameters name. `last`: for the stage whose results are heard; `entry`: for the one that
+    speech begins at."""
+    match params.policy:
+        case PolicyName.FCFS:
+            return FcfsPolicy()
+        case PolicyName.LIVESERVE:
+            return LiveservePolicy(params)
+        case PolicyName.DEADLINE:
+            return DeadlinePolicy(params, last, entry)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from session_server.scheduler.lead_cap import LeadCap
+from session_server.scheduler.chunking import LeadCap
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.playhead import Playhead
-from session_server.scheduler.urgency import ResponseUrgency, Step
+from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict
+from session_server.scheduler.cost_model import Uncounted
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.uncounted import Uncounted
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -4,6 +4,8 @@ The server cannot choose the steps of such an engine, so it lends: an answer may
 taken of it. A lease is renewed when half of it is used up, so that an answer which may go on never stands still, and not at all
 while the talker has enough text: then the engine stops by itself. A draft gets one small lease, until it is adopted.
 What would change little is not said: engines pay for each word. Counts are tokens, times nanoseconds.
+
+Credits of one bounded edge: the producer takes before it makes, the consumer gives back.
 """
 
 from __future__ import annotations
@@ -59,3 +61,29 @@ class Lease:
     def _matters(self, urgency_ns: int, now: int) -> bool:
         left = max(0, min(urgency_ns, self.urgency_ns) - now)
         return abs(urgency_ns - self.urgency_ns) > max(_LEAST_CHANGE_NS, left // _CHANGE_SHARE)
+
+
+class Credits:
+    """Invariant: 0 <= `used` <= `capacity`. Taking beyond it, or giving what was not taken, is a bug."""
+
+    __slots__ = ("capacity", "used")
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError("an edge needs room for at least one unit")
+        self.capacity = capacity
+        self.used = 0
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.used
+
+    def take(self, units: int = 1) -> None:
+        if units < 0 or self.used + units > self.capacity:
+            raise ValueError(f"took {units} of {self.free} free credits")
+        self.used += units
+
+    def give(self, units: int = 1) -> None:
+        if units < 0 or units > self.used:
+            raise ValueError(f"gave back {units} of {self.used} taken credits")
+        self.used -= units
