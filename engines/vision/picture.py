@@ -10,13 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from session_server.pictures import (
-    BadPicture as BadPicture,
-    PictureLimits,
-    eight_bits,
-    opened,
-    turn_upright,
-)
+from session_server.types.errors import BadPicture as BadPicture
+from session_server.video.picture_limits import PictureLimits, eight_bits, opened, turn_upright
 
 Picture = npt.NDArray[np.uint8]
 

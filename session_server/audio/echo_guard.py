@@ -16,17 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from session_server.audio.echo_delay import DelayTracker
-from session_server.audio.echo_level import LevelModel
-from session_server.audio.echo_reference import PlaybackReference, to_position
-from session_server.audio.echo_spectra import (
+from session_server.audio.echo_path import DelayTracker, LevelModel
+from session_server.audio.echo_reference import (
     AHEAD,
     REACH,
     FarEndSpectra,
+    PlaybackReference,
     microphone_views,
+    to_position,
 )
 from session_server.audio.formats import Int16
-from session_server.audio.framing import FRAME_SAMPLES
+from session_server.audio.vad import FRAME_SAMPLES
 from session_server.types.audio import INPUT_RATE
 
 _UNEXPLAINED = 0.65

@@ -14,7 +14,7 @@ import numpy as np
 
 from session_server.audio.formats import Int16
 from session_server.audio.log_mel import log_mel, normalised
-from session_server.audio.onnx_session import open_session
+from session_server.audio.vad_silero import open_session
 from session_server.types.audio import INPUT_RATE
 
 WINDOW_S = 8

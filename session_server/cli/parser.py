@@ -162,7 +162,7 @@ def _talk(commands: _Commands[argparse.ArgumentParser]) -> None:
         "talk to a running server, by microphone or with recorded turns",
         "  session-server talk\n"
         "  session-server talk --url ws://127.0.0.1:9000/v1/realtime --wav hello.wav --wav more.wav",
-        "session_server.cli.talking:talk",
+        "session_server.cli.client_commands:talk",
     )
     parser.add_argument(
         "--url",
@@ -199,7 +199,7 @@ def _offline(commands: _Commands[argparse.ArgumentParser]) -> None:
         "answer a recorded question by a sound file",
         "  session-server offline question.wav answer.wav\n"
         "  session-server offline question.flac answer.wav --json",
-        "session_server.cli.talking:offline",
+        "session_server.cli.client_commands:offline",
     )
     parser.add_argument("input", type=Path, metavar="IN", help="WAV or FLAC file with the question")
     parser.add_argument("output", type=Path, metavar="OUT", help="WAV file for the answer")
@@ -214,7 +214,7 @@ def _check(commands: _Commands[argparse.ArgumentParser]) -> None:
         "check",
         "print every setting with its source, then try everything that a conversation needs",
         "  session-server check\n  session-server check --config mine.yaml --json",
-        "session_server.cli.checking:check",
+        "session_server.cli.client_commands:check",
     )
     _add_config(parser)
     _add_address(parser)
@@ -227,7 +227,7 @@ def _look(commands: _Commands[argparse.ArgumentParser]) -> None:
         "look",
         "say which objects and which text are in pictures",
         "  session-server look photo.jpg\n  session-server look --json *.png",
-        "session_server.cli.looking:look",
+        "session_server.cli.client_commands:look",
     )
     parser.add_argument(
         "pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG, PNG, WebP or GIF"

@@ -1,6 +1,6 @@
 """What the engine host reports, given its names of the catalogue.
 
-Has the methods of `runtime.host_metrics.HostMetrics`; times are seconds. Audio of cancelled responses is
+Has the methods of `observability.host_metrics.HostMetrics`; times are seconds. Audio of cancelled responses is
 counted by the sessions, which know what was heard; of the host's own reports only dropped drafts add to the
 audio wasted, since no session ever heard of those.
 """

@@ -23,16 +23,16 @@ from session_server.runtime.place import Place
 from session_server.runtime.realtime_routes import OpenSession
 from session_server.runtime.registry import Refusal, Registry
 from session_server.transports.base import TalkingEndpoint
-from session_server.transports.webrtc.addresses import offer_addresses
+from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call
+from session_server.transports.webrtc.incoming_video import Sight
 from session_server.transports.webrtc.limits import WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.offer import Offer
-from session_server.transports.webrtc.video import Sight
+from session_server.transports.webrtc.rtp_clock import VideoClock
 from session_server.transports.webrtc.video_decoder import Dropped
 from session_server.types.errors import ConfigError
-from session_server.video.decode import grid
-from session_server.video.timestamps import VideoClock
+from session_server.video.frame_gate import grid
 
 _log = logging.getLogger(__name__)
 

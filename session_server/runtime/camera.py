@@ -25,12 +25,13 @@ from session_server.clock import Clock
 from session_server.core import events
 from session_server.observability.catalogue import FrameReason
 from session_server.observability.metrics import Metrics
-from session_server.pictures import BadPicture, LumaGrid, TooLarge
 from session_server.runtime.deadline_timer import DeadlineTimer
 from session_server.runtime.timers import Loop
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
+from session_server.types.errors import BadPicture, TooLarge
 from session_server.video.frame_gate import FrameGate, Verdict
+from session_server.video.picture_limits import LumaGrid
 
 MOST_TAKEN = 4
 """Taken frames whose bytes are kept: one being looked at, one waiting, and two for a core that is behind."""

@@ -24,7 +24,7 @@ from session_server.runtime.session_services import SessionServices
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, samples_to_ns
 from session_server.types.errors import ClientFault
-from session_server.video.decode import EncodedFrame
+from session_server.video.frame_gate import EncodedFrame
 
 AHEAD_MS = 10_000
 """A time stamp may lie so far beyond the end of the input audio; it is taken as that end."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from session_server.audio.formats import Int16, decode_samples
-from session_server.audio.resample import FirResampler
+from session_server.audio.formats import FirResampler, Int16, decode_samples
 from session_server.audio.vad import VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.ears import Ears

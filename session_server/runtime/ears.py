@@ -17,11 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.formats import Int16, decode_samples
-from session_server.audio.framing import Framer
-from session_server.audio.input_decoder import InputDecoder
-from session_server.audio.resample import FirResampler
-from session_server.audio.vad import VoiceActivity
+from session_server.audio.formats import FirResampler, InputDecoder, Int16, decode_samples
+from session_server.audio.vad import Framer, VoiceActivity
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.runtime.inbox import Sound
 from session_server.runtime.input_audio import InputAudio

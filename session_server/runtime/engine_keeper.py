@@ -15,7 +15,7 @@ from typing import Protocol
 
 from engines.base import Capabilities
 from engines.streaming import StreamingEngine
-from session_server.runtime.host_metrics import HostMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.restarts import Restarts
 from session_server.runtime.runner import RunnerState
 from session_server.runtime.stage_worker import describe

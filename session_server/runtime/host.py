@@ -18,8 +18,8 @@ from typing import assert_never
 from engines.graph import Graph
 from engines.model_store import ModelStore
 from session_server.clock import Clock
+from session_server.observability.host_metrics import HostMetrics, NoMetrics
 from session_server.runtime.graph_fit import require_fit
-from session_server.runtime.host_metrics import HostMetrics, NoMetrics
 from session_server.runtime.messages import (
     AdoptDraft,
     CancelResponse,

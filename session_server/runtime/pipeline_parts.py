@@ -9,7 +9,7 @@ from typing import Protocol
 from engines.base import ChunkShape, Stage
 from engines.graph import Graph
 from session_server.clock import Clock
-from session_server.runtime.host_metrics import HostMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.messages import ToSession
 from session_server.runtime.picture_memory import PictureMemory
 from session_server.runtime.runner import Runner

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engines.base import Stage
-from session_server.runtime.host_metrics import NoMetrics
+from session_server.observability.host_metrics import NoMetrics
 from session_server.runtime.messages import Chunk, Failed, Generate, PromptMessage, ToSession
 from session_server.runtime.pipeline_parts import SPEECH_STAGES, Stages
 from session_server.runtime.response_pipeline import ResponsePipeline

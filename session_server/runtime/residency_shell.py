@@ -14,7 +14,7 @@ from typing import Protocol
 
 from engines.base import Capabilities, JobKey, ThinkJob
 from session_server.clock import Clock
-from session_server.runtime.host_metrics import HostMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.runner import Runner
 from session_server.runtime.state_calls import ForgetState, MovedState
 from session_server.runtime.state_store import SlotStore, StateStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from session_server.runtime.host_metrics import FirstChunk
+from session_server.observability.host_metrics import FirstChunk
 from session_server.types.audio import NS_PER_S
 
 

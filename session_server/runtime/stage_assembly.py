@@ -15,7 +15,7 @@ from engines.model_store import ModelStore
 from engines.registry import Factory, factory, is_streaming, streaming_factory
 from engines.streaming import StreamingEngine
 from session_server.clock import Clock
-from session_server.runtime.host_metrics import HostMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.pipeline_parts import PathEstimates, Stages
 from session_server.runtime.process_worker import ProcessWorker
 from session_server.runtime.residency_shell import ThinkerResidency

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.clock import Clock
-from session_server.runtime.host_metrics import HostMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner, JobTable
 from session_server.runtime.residency_gate import OpenGate, StateGate
 from session_server.runtime.restarts import Restarts

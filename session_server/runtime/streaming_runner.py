@@ -22,9 +22,9 @@ from collections.abc import AsyncIterator, Callable
 from engines.base import Capabilities, JobKey, Stage, StepResult, ThinkJob, TokenOutput
 from engines.streaming import Pace, StreamingEngine
 from session_server.clock import Clock
+from session_server.observability.host_metrics import HostMetrics
 from session_server.runtime.engine_keeper import EngineKeeper
 from session_server.runtime.gives_way import GivesWay
-from session_server.runtime.host_metrics import HostMetrics
 from session_server.runtime.job_table import JobOwner
 from session_server.runtime.residency_gate import OpenGate, StateGate
 from session_server.runtime.runner import RunnerState, hand_over

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.output_encoder import OutputEncoder
+from session_server.audio.formats import OutputEncoder
 from session_server.core.actions import PartAddress, SendAudio
 from session_server.protocol.client_events import PlaybackAck
 from session_server.protocol.error_codes import missing

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from session_server.pictures import LumaGrid
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Outbox(Protocol):
@@ -95,7 +96,7 @@ class AudioSent(NamedTuple):
 class VideoFrame(Protocol):
     """A camera frame, as it came. The methods take milliseconds: to be called in a worker thread. They raise BadPicture."""
 
-    def luma(self) -> LumaGrid:
+    def luma(self) -> npt.NDArray[np.int16]:
         """How bright it is, area means on the gate's grid."""
         ...
 

@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from aiohttp import WSMsgType, web
 
 from session_server.transports.base import Endpoint, Outbox
-from session_server.transports.loop_turns import LoopTurns
-from session_server.transports.read_turns import take_turns
+from session_server.transports.read_budget import LoopTurns, take_turns
 
 _log = logging.getLogger(__name__)
 

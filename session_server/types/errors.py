@@ -6,6 +6,8 @@ SessionServerError
 +-- ClientFault           the peer's mistake: becomes an `error` event, the connection stays open
 +-- IllegalTransition     our bug: an event that the turn table does not allow; ends one session
 +-- EngineFault           an engine threw, hung or died; fails its responses, the engine is restarted
+
+BadPicture (a ValueError) says why bytes of a client are no picture that can be looked at; TooLarge is one.
 """
 
 from __future__ import annotations
@@ -65,3 +67,11 @@ class IllegalTransition(SessionServerError):
 
 class EngineFault(SessionServerError):
     """An engine could not do its work."""
+
+
+class BadPicture(ValueError):
+    """It cannot be looked at; the text says why and follows the name of the field."""
+
+
+class TooLarge(BadPicture):
+    """It has more bytes or pixels than are decoded."""

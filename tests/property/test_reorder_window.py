@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.transports.webrtc.limits import RTP_STEP
-from session_server.transports.webrtc.reorder import (
+from session_server.transports.webrtc.jitter_buffer import (
     LONGEST_STOP_S,
     MOST_HELD,
     PATIENCE_S,
     Incoming,
     ReorderWindow,
 )
+from session_server.transports.webrtc.limits import RTP_STEP
 
 pytestmark = pytest.mark.property
 

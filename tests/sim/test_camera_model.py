@@ -10,8 +10,7 @@ import pytest
 from loadgen.camera import film
 from loadgen.simulation import CameraUse
 from session_server.types.audio import NS_PER_S
-from session_server.video.decode import EncodedFrame
-from session_server.video.frame_gate import FrameGate
+from session_server.video.frame_gate import EncodedFrame, FrameGate
 from tests.unit.runtime.test_sim_camera import Filmed
 
 pytestmark = pytest.mark.sim

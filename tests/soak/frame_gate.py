@@ -18,9 +18,8 @@ import av
 import numpy as np
 from PIL import Image
 
-from session_server.pictures import LumaGrid
-from session_server.video.decode import EncodedFrame, grid
-from session_server.video.frame_gate import FrameGate, GateLimits
+from session_server.video.frame_gate import EncodedFrame, FrameGate, GateLimits, grid
+from session_server.video.picture_limits import LumaGrid
 from tests.camera_scenes import SCENES, Plane, scene
 
 TIMED = 60

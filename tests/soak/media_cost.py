@@ -33,9 +33,9 @@ import numpy as np
 import psutil
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from session_server.transports.webrtc.libopus import Encoder
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
-from session_server.transports.webrtc.paced_track import PacedTrack
+from session_server.transports.webrtc.opus import Encoder
+from session_server.transports.webrtc.outgoing_audio import PacedTrack
 from tests.unit.audio.signals import speechlike
 
 PATHS = ("cheap", "stock", "plain")

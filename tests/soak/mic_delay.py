@@ -22,9 +22,9 @@ import numpy as np
 from session_server.config import load
 from session_server.runtime.server import Server
 from session_server.transports.webrtc.call import Call
-from session_server.transports.webrtc.libopus import Encoder
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
 from session_server.transports.webrtc.media import MediaPath
+from session_server.transports.webrtc.opus import Encoder
 from tests.integration.server.caller import RATE
 from tests.integration.transports.webrtc.rtc_caller import SAMPLES, Microphone, calling
 

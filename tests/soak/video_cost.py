@@ -26,12 +26,12 @@ import numpy as np
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
 from session_server.runtime.calls import SIGHT
-from session_server.transports.webrtc.addresses import offer_addresses
+from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call
-from session_server.transports.webrtc.libopus import Encoder
 from session_server.transports.webrtc.limits import FRAME_S, VIDEO_CLOCK, WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath
 from session_server.transports.webrtc.offer import read_offer
+from session_server.transports.webrtc.opus import Encoder
 from tests.integration.transports.webrtc.cameras import Eye
 from tests.integration.transports.webrtc.rtc_caller import offer_of
 from tests.soak.media_cost import Recorded

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from session_server.clock import Clock
-from session_server.runtime.host_metrics import NoMetrics
+from session_server.observability.host_metrics import NoMetrics
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Action,

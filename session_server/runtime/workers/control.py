@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from session_server.observability.metrics_sum import FamilyCounts
+from session_server.observability.multiprocess_metrics import FamilyCounts
 from session_server.protocol.values import JsonObject
 from session_server.runtime.messages import ToHost, ToSession
 

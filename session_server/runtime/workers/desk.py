@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from session_server.clock import unix_seconds
-from session_server.observability.metrics_sum import Totals
+from session_server.observability.multiprocess_metrics import Totals
 from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.host_port import HostSilent
 from session_server.runtime.messages import (

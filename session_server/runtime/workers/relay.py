@@ -31,7 +31,7 @@ from aiohttp import (
 from session_server.runtime.drain import CLOSE_GOING_AWAY, FORCED_CLOSE_S, REASON
 from session_server.runtime.http_errors import failure
 from session_server.runtime.place import slot_of
-from session_server.transports.loop_turns import LoopTurns
+from session_server.transports.read_budget import LoopTurns
 from session_server.transports.websocket import WebSocketLimits, websocket_response
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from session_server.config import Config
 from session_server.observability.host_report import HostReport
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics, installed_version
-from session_server.observability.metrics_sum import Totals
+from session_server.observability.multiprocess_metrics import Totals
 from session_server.protocol.session_config import voices
 from session_server.runtime.address import Address
 from session_server.runtime.client_secrets import ClientSecrets

@@ -20,7 +20,7 @@ from session_server.clock import MonotonicClock
 from session_server.config import Config
 from session_server.observability.logs import configure_logging
 from session_server.observability.metrics import Metrics, installed_version
-from session_server.observability.metrics_sum import counts_of
+from session_server.observability.multiprocess_metrics import counts_of
 from session_server.protocol.frames import encode
 from session_server.protocol.server_events import error_of
 from session_server.runtime.front import Front

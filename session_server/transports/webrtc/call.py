@@ -30,15 +30,14 @@ from aiortc import (
 )
 
 from session_server.transports.base import TalkingEndpoint, VideoFrame
-from session_server.transports.webrtc.closing import close_peer
-from session_server.transports.webrtc.datagrams import watch_over
+from session_server.transports.webrtc.aiortc_internals import close_peer, watch_over
+from session_server.transports.webrtc.incoming_audio import discard
+from session_server.transports.webrtc.incoming_video import CallVideo
 from session_server.transports.webrtc.limits import CHANNEL, WebRtcLimits
 from session_server.transports.webrtc.media import CallAudio, Media
-from session_server.transports.webrtc.microphone import discard
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import Frame
-from session_server.transports.webrtc.video import CallVideo
 from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)

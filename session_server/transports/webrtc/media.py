@@ -18,18 +18,15 @@ from typing import Protocol
 
 from aiortc import MediaStreamTrack, RTCPeerConnection
 
-from session_server.transports.webrtc import contract
-from session_server.transports.webrtc.direct_audio import DirectAudio, QuietTrack
-from session_server.transports.webrtc.inline_microphone import InlineMicrophone
-from session_server.transports.webrtc.lateness import Lateness
-from session_server.transports.webrtc.microphone import listen
+from session_server.transports.webrtc import aiortc_internals as contract
+from session_server.transports.webrtc.aiortc_internals import watch_over_reports
+from session_server.transports.webrtc.incoming_audio import InlineMicrophone, listen
+from session_server.transports.webrtc.incoming_video import SharedVideo, Sight
 from session_server.transports.webrtc.opus import new_encoder
-from session_server.transports.webrtc.paced_track import PacedTrack
+from session_server.transports.webrtc.outgoing_audio import DirectAudio, PacedTrack, QuietTrack
 from session_server.transports.webrtc.playout import Frame, Playout
-from session_server.transports.webrtc.reception import watch_over_reports
 from session_server.transports.webrtc.rtp_clock import RtpClock
-from session_server.transports.webrtc.ticker import Ticker
-from session_server.transports.webrtc.video import SharedVideo, Sight
+from session_server.transports.webrtc.ticker import Lateness, Ticker
 
 _log = logging.getLogger(__name__)
 

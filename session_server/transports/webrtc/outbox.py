@@ -1,4 +1,10 @@
-"""The way to one caller: events over the data channel, audio through the playout queue.
+"""How long audio takes from the wire to the listener's ear.
+
+Two sources. While the client reports what it plays, its reports count: the age of what it plays, less the way of the report,
+plus what its sound card adds, smoothed. Without them for STALE_S: half the round trip plus an assumed constant, and that is
+an estimate. Pure; seconds.
+
+The way to one caller: events over the data channel, audio through the playout queue.
 
 Owns what is queued for the client. Invariants: events leave in order, the first ones once the channel is open; beyond
 `outbox_bytes` the call closes; a message that the client says it cannot take is made smaller (`protocol.frames.fit`), never
@@ -20,10 +26,47 @@ from session_server.protocol.frames import MAX_FRAME, fit
 from session_server.transports.base import AudioSent, Outbox
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP, WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
-from session_server.transports.webrtc.path_delay import PathDelay
 from session_server.transports.webrtc.playout import Frame, Playout
 from session_server.transports.webrtc.rtp_clock import RtpClock
 from session_server.types.audio import NS_PER_S
+
+STALE_S = 2.0
+LONGEST_S = 2.0
+_SMOOTHING = 0.2
+
+
+class PathDelay:
+    """The delay of one call."""
+
+    def __init__(self, assumed_s: float) -> None:
+        self._assumed_s = assumed_s
+        self._round_trip_s = 0.0
+        self._reported_s: float | None = None
+        self._reported_at = 0.0
+
+    def round_trip(self, seconds: float) -> None:
+        """A newer round trip time."""
+        self._round_trip_s = max(0.0, seconds)
+
+    def report(self, age_s: float, latency_s: float, now: float) -> None:
+        """The client is playing what left `age_s` ago, and its speaker lags `latency_s` behind that."""
+        delay = min(max(0.0, age_s - self._round_trip_s / 2 + latency_s), LONGEST_S)
+        before = self._reported_s
+        if before is None or now - self._reported_at > STALE_S:
+            self._reported_s = delay
+        else:
+            self._reported_s = before + _SMOOTHING * (delay - before)
+        self._reported_at = now
+
+    def estimated(self, now: float) -> bool:
+        """No report stands behind `seconds`."""
+        return self._reported_s is None or now - self._reported_at > STALE_S
+
+    def seconds(self, now: float) -> float:
+        if self._reported_s is None or self.estimated(now):
+            return self._round_trip_s / 2 + self._assumed_s
+        return self._reported_s
+
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
 from session_server.clock import VirtualClock
+from session_server.observability.host_metrics import FirstChunk, NoMetrics
 from session_server.runtime.host import EngineHost
-from session_server.runtime.host_metrics import FirstChunk, NoMetrics
 from session_server.runtime.messages import (
     Chunk,
     CloseSession,

@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from session_server.transports.base import Endpoint, Outbox
-from session_server.transports.read_turns import LARGE_BYTES
+from session_server.transports.read_budget import LARGE_BYTES
 from session_server.transports.websocket import (
     WebSocketLimits,
     serve_websocket,

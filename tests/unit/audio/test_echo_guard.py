@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from session_server.audio.echo_guard import EchoGuard, EchoVerdict
-from session_server.audio.framing import FRAME_SAMPLES
-from session_server.audio.resample import FirResampler
+from session_server.audio.formats import FirResampler
+from session_server.audio.vad import FRAME_SAMPLES
 from tests.unit.audio.signals import filtered, room, speechlike
 
 pytestmark = pytest.mark.unit

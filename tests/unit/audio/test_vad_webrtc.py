@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from session_server.audio.framing import FRAME_SAMPLES
-from session_server.audio.vad import VoiceActivity
+from session_server.audio.vad import FRAME_SAMPLES, VoiceActivity
 from session_server.audio.vad_webrtc import WebRtcVad
 from tests.unit.audio.signals import speechlike
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from session_server.observability.host_metrics import FirstChunk, HostMetrics
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics
-from session_server.runtime.host_metrics import FirstChunk, HostMetrics
 
 pytestmark = pytest.mark.unit
 

@@ -16,7 +16,7 @@ from session_server.core import events
 from session_server.observability.metrics import Metrics
 from session_server.runtime.camera import MOST_TAKEN, Camera
 from session_server.types.audio import NS_PER_MS
-from session_server.video.decode import EncodedFrame
+from session_server.video.frame_gate import EncodedFrame
 from tests.encoded_pictures import encoded, half_red, huge_png
 from tests.unit.runtime.camera_bench import CameraBench, DrawnFrame
 

@@ -17,7 +17,6 @@ from session_server.clock import VirtualClock
 from session_server.core import actions, events
 from session_server.core.settings import CoreParams
 from session_server.observability.metrics import Metrics
-from session_server.pictures import GRID_HEIGHT, GRID_WIDTH, BadPicture, LumaGrid
 from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video, Vision
 from session_server.protocol.session_config import session_rules, voices
@@ -26,8 +25,9 @@ from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.messages import LookAt, ToHost
 from session_server.runtime.session_services import SessionServices
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
-from session_server.types.errors import ClientFault
+from session_server.types.errors import BadPicture, ClientFault
 from session_server.types.ids import random_id
+from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH, LumaGrid
 
 pytestmark = pytest.mark.unit
 

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from session_server.pictures import GRID_HEIGHT, GRID_WIDTH, LumaGrid
 from session_server.types.audio import NS_PER_MS, NS_PER_S
-from session_server.video.decode import grid
-from session_server.video.frame_gate import FrameGate, GateLimits, Verdict
+from session_server.video.frame_gate import FrameGate, GateLimits, Verdict, grid
+from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH, LumaGrid
 from tests.camera_scenes import OBJECT_S, scene
 
 pytestmark = pytest.mark.unit

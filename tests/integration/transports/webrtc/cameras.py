@@ -25,7 +25,7 @@ from aiortc.rtp import RtcpPsfbPacket
 
 from session_server.runtime.calls import SIGHT
 from session_server.transports.base import AudioSent, VideoFrame
-from session_server.transports.webrtc.addresses import offer_addresses
+from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call
 from session_server.transports.webrtc.limits import VideoMode, WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath

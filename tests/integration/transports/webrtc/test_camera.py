@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from session_server.transports.webrtc.incoming_video import MOST_KBIT_S
 from session_server.transports.webrtc.media import MediaPath
-from session_server.transports.webrtc.video import MOST_KBIT_S
 from session_server.transports.webrtc.video_frames import FrameAssembler
 from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.cameras import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from session_server.transports.webrtc.direct_audio import DirectAudio
-from session_server.transports.webrtc.libopus import Encoder
 from session_server.transports.webrtc.media import MediaPath
+from session_server.transports.webrtc.opus import Encoder
+from session_server.transports.webrtc.outgoing_audio import DirectAudio
 from tests.integration.server.caller import contains
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech

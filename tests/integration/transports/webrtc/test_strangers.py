@@ -12,7 +12,7 @@ import pytest
 
 from session_server.runtime.call_routes import MAX_SIDEBANDS
 from session_server.runtime.server import Server
-from session_server.transports.webrtc.datagrams import MAX_BYTES, MAX_WAITING
+from session_server.transports.webrtc.aiortc_internals import MAX_BYTES, MAX_WAITING
 from session_server.transports.webrtc.media import MediaPath
 from tests.integration.server.caller import calling as calling_by_websocket
 from tests.integration.server.conftest import OpenServer, until

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from session_server.observability.metrics import Metrics
-from session_server.observability.metrics_sum import Totals, counts_of
+from session_server.observability.multiprocess_metrics import Totals, counts_of
 from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.messages import (
     CancelResponse,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from session_server.transports.webrtc.inline_microphone import InlineMicrophone
-from session_server.transports.webrtc.libopus import Encoder
+from session_server.transports.webrtc.incoming_audio import InlineMicrophone
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
+from session_server.transports.webrtc.opus import Encoder
 from session_server.types.audio import INPUT_RATE
 
 OPUS = 111
