@@ -22,6 +22,7 @@ StreamingFactory = Callable[[Mapping[str, object], ModelStore], StreamingEngine]
 
 ENGINES: Mapping[str, str] = {
     "cpu.moonshine": "engines.cpu.asr:create",
+    "cpu.smart_turn": "session_server.runtime.turn_stage:create",
     "cpu.smollm2": "engines.cpu.thinker:create",
     "cpu.hibari_talker": "engines.cpu.talker:create",
     "cpu.hibari_codec": "engines.cpu.codec:create",
@@ -56,17 +57,16 @@ STREAMING: Mapping[str, str] = {
 }
 
 
-def factory(name: str, extra: Mapping[str, str] | None = None, where: str = "engine") -> Factory:
-    """The factory of stepped engine `name`; `extra` adds names that live outside this package.
+def factory(name: str, where: str = "engine") -> Factory:
+    """The factory of stepped engine `name`.
 
     Raises ConfigError for an unknown name, or one whose packages are not installed.
     """
-    known = {**ENGINES, **(extra or {})}
     if name in STREAMING:
         raise ConfigError(f"{where}: engine {name} schedules itself; only a thinker may")
-    target = known.get(name)
+    target = ENGINES.get(name)
     if target is None:
-        raise unknown(name, where, {*known, *STREAMING})
+        raise unknown(name, where, {*ENGINES, *STREAMING})
     create: Factory = _imported(name, target, where)
     return create
 

@@ -83,24 +83,20 @@ class DuplexTask(SessionTask):
 
     def __init__(
         self,
+        capabilities: DuplexCapabilities,
         outbox: Outbox,
         services: SessionServices,
         session_id: str,
         model: str,
         config: SessionConfig,
     ) -> None:
+        self._model = capabilities
         # the host of a duplex graph takes these too
         self._to_model = cast("Callable[[DuplexToHost], None]", services.post)
         super().__init__(outbox, services, session_id, model, config)
         settings = self._settings(self._config)
         self._to_model(TakeSeat(session_id, settings.instructions, settings.voice))
         self._seek_speech()
-
-    @property
-    def _model(self) -> DuplexCapabilities:
-        model = self._services.duplex
-        assert model is not None  # a server with a duplex graph has one
-        return model
 
     def _effective(self, config: SessionConfig) -> SessionConfig:
         services = self._services

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from session_server.observability.catalogue import SchedulingClass, WorkKind
 from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.runtime.client_secrets import OwnSecrets, SecretSession
-from session_server.runtime.host import EngineHost
 from session_server.runtime.host_port import ServingHost
 from session_server.runtime.messages import ToHost
+
+if TYPE_CHECKING:
+    from session_server.runtime.host import EngineHost
 
 
 class LocalHost:

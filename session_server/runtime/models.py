@@ -9,7 +9,7 @@ from engines.model_progress import Phase, Progress, silent
 from engines.model_store import ModelEntry, ModelStore
 from engines.npm_registry import NpmRegistry
 from session_server.config import Config
-from session_server.runtime.server import model_store
+from session_server.runtime.session_factory import model_store
 from session_server.types.errors import ModelsMissing
 
 __all__ = [

@@ -6,6 +6,7 @@ Owns the one VAD model that all sessions share; `default_session` says what ever
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,7 @@ _EYES = {
     "sim.vision": Vision("simulation"),
 }
 """By engine; of another one clients learn the name."""
+_MakeTask = Callable[[Outbox, SessionServices, str, str, wire.SessionConfig], SessionTask]
 SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
 
 
@@ -73,8 +75,10 @@ class SessionFactory:
             recorder=recorder,
             hearing=hearing_of(config.graph),
             sees=config.graph.stage(Stage.VISION) is not None,
-            duplex=None if duplex is None else engine_maker(duplex, store)[1],
         )
+        self._make: _MakeTask = SessionTask
+        if duplex is not None:
+            self._make = partial(DuplexTask, engine_maker(duplex, store)[1])
 
     def on_loop_lag(self, seconds: float) -> None:
         """The event loop was so late: cameras give way to it."""
@@ -93,8 +97,7 @@ class SessionFactory:
         if context.intent == wire.TRANSCRIPTION:
             session = msgspec.structs.replace(session, type=wire.TRANSCRIPTION)
         model = context.model or model or self._config.server.model
-        make = SessionTask if self._config.graph.duplex is None else DuplexTask
-        return make(outbox, self._services, context.session_id, model, session)
+        return self._make(outbox, self._services, context.session_id, model, session)
 
 
 def hearing_of(graph: Graph) -> Hearing:

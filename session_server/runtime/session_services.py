@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engines.duplex.base import DuplexCapabilities
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.clock import Clock
@@ -36,5 +35,3 @@ class SessionServices:
     sees: bool = False
     side_thread: SideThread = field(default_factory=SideThread)
     loop_load: LoopLoad = field(default_factory=LoopLoad)
-    duplex: DuplexCapabilities | None = None
-    """Of the model, where it hears and speaks at once."""

@@ -6,7 +6,7 @@ Nothing here acts after it has been built. Invariant: policies that order by mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engines.base import Stage, SteppedEngine
@@ -31,9 +31,6 @@ from session_server.scheduler.policy import Policy
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.types.errors import ConfigError
 
-RUNTIME_ENGINES: Mapping[str, str] = {"cpu.smart_turn": "session_server.runtime.turn_stage:create"}
-"""Engines whose model lives outside the `engines` package."""
-
 Create = Callable[[], SteppedEngine]
 MakeEngine = Callable[[StageSpec, ModelStore], Create]
 CreateStreaming = Callable[[], StreamingEngine]
@@ -50,7 +47,7 @@ class RegisteredEngine:
     @property
     def factory(self) -> Factory:
         where = f"graph.stages.{self.spec.stage.value}.engine"
-        return factory(self.spec.engine, RUNTIME_ENGINES, where)
+        return factory(self.spec.engine, where)
 
     def __call__(self) -> SteppedEngine:
         try:
