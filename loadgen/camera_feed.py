@@ -19,7 +19,7 @@ from loadgen.camera import Film
 from loadgen.records import FilmFigures
 from loadgen.simulation import CameraUse
 from loadgen.wire import image_append
-from session_server.clock import Clock
+from session_server.process.clock import Clock
 from session_server.types.audio import NS_PER_S
 
 _END = '"}'

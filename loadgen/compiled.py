@@ -50,13 +50,25 @@ MODULES = tuple(
             "session_server/core",
             "actions announcements camera context events heard_text host_requests interruption"
             " listening output_items pending_responses playback_ledger prompt response"
-            " responses sending session spoken_answers tool_calls truncation turn_taking"
-            " user_turns video_window",
+            " responses sending session spoken_answers truncation turn_taking user_turns"
+            " video_window",
+        ),
+        (
+            "session_server/host",
+            "engine_host messages pipeline_parts response_pipeline speech_path streamed_speech"
+            " tool_calls turn_admission",
+        ),
+        (
+            "session_server/host/stages",
+            "job_table kv_residency stage_runner",
+        ),
+        (
+            "session_server/process",
+            "clock",
         ),
         (
             "session_server/runtime",
-            "host job_table messages pipeline_parts residency_shell response_pipeline runaway"
-            " seam speech_path stage_runner streamed_speech turn_admission watchdog",
+            "seam",
         ),
         (
             "session_server/runtime/simulation",

@@ -27,7 +27,7 @@ from loadgen.signalling import CHANNEL, CallRefused, close, describe, negotiate,
 from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import decode
 from loadgen.wire_client import Lines
-from session_server.clock import Clock
+from session_server.process.clock import Clock
 from session_server.types.audio import NS_PER_S
 
 SILENT_NS = 5 * NS_PER_S

@@ -33,7 +33,7 @@ from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import NOT_TRUSTED, REFUSED, decode
 from loadgen.wire_client import Lines, WireClient
-from session_server.clock import Clock
+from session_server.process.clock import Clock
 from session_server.types.audio import NS_PER_S, OUTPUT_RATE
 
 MAX_FRAME = 4 * 1024 * 1024

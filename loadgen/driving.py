@@ -19,7 +19,7 @@ from loadgen.speech import Material, room_noise, share
 from loadgen.users.player import QUANTUM_NS
 from loadgen.wire import message_of
 from loadgen.wire_client import Lines, Plan
-from session_server.clock import Clock, MonotonicClock
+from session_server.process.clock import Clock, MonotonicClock
 from session_server.types.errors import SessionServerError
 
 OPEN_S = 10.0

@@ -22,7 +22,7 @@ from aiortc.rtcrtpreceiver import StreamStatistics
 from loadgen.bad_network import BadNetwork
 from loadgen.rtc_ear import FRAME_TICKS, RTP_CLOCK
 from loadgen.rtc_figures import Arrivals
-from session_server.clock import Clock
+from session_server.process.clock import Clock
 from session_server.types.audio import NS_PER_S
 
 STATISTICS = "_RTCRtpReceiver__remote_streams"

@@ -83,7 +83,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The time of a loop, as a `session_server.clock.Clock`."""
+    """The time of a loop, as a `session_server.process.clock.Clock`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop: Any = loop or asyncio.get_running_loop()

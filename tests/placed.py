@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from engines.base import Capabilities, JobKey, NoCapacity, StepRequest, StepResult
 from engines.graph import Placement, StageSpec
 from engines.model_store import ModelStore
-from session_server.clock import MonotonicClock
-from session_server.runtime.stage_assembly import RegisteredEngine, placed_worker
-from session_server.runtime.stage_worker import (
+from session_server.host.stage_assembly import RegisteredEngine, placed_worker
+from session_server.host.stages.stage_worker import (
     Call,
     Feed,
     Loaded,
@@ -21,6 +20,7 @@ from session_server.runtime.stage_worker import (
     Report,
     Start,
 )
+from session_server.process.clock import MonotonicClock
 
 _HANG_S = 300
 """No bar: what takes this long has hung."""

@@ -24,24 +24,26 @@ MIDDLE = {
 # Longest matching prefix of a module's name decides what it may import from our own packages.
 ALLOWED: dict[str, set[str]] = {
     "session_server.types": set(),
-    "session_server.clock": set(),
+    "session_server.process": set(),
     "session_server.config": BASE | PURE | {"engines.graph"},
     "session_server.core": BASE,
     "session_server.scheduler": BASE,
     "session_server.protocol": BASE,
-    "session_server.transports": BASE | PURE | {"session_server.clock"},
-    "session_server.observability": BASE | PURE | {"session_server.clock"},
+    "session_server.transports": BASE | PURE | {"session_server.process"},
+    "session_server.observability": BASE | PURE | {"session_server.process"},
     "session_server.audio": BASE | PURE,
     "session_server.video": BASE | PURE,
-    "session_server.runtime": BASE | PURE | MIDDLE | {"session_server.clock", "session_server.config", "engines"},
+    "session_server.recording": BASE | PURE | {"session_server.config", "session_server.process"},
+    "session_server.host": BASE | PURE | MIDDLE | {"session_server.process", "session_server.config", "session_server.runtime", "engines"},
+    "session_server.runtime": BASE | PURE | MIDDLE | {"session_server.host", "session_server.process", "session_server.recording", "session_server.config", "engines"},
     "session_server.cli": BASE
-    | {"session_server.blas", "session_server.runtime", "session_server.config", "session_server.observability"},
+    | {"session_server.process", "session_server.runtime", "session_server.config", "session_server.observability"},
     "session_server": BASE,
     "engines": BASE,
     "engines.vision": BASE | {"engines", "session_server.video"},
     "engines.omni": BASE | {"engines"},
     "loadgen": BASE
-    | {"session_server.blas", "session_server.protocol", "session_server.clock", "session_server.config"}
+    | {"session_server.process", "session_server.protocol", "session_server.config"}
     | {"session_server.runtime.simulation"},
 }  # fmt: skip
 

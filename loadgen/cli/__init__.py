@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from session_server.blas import one_blas_thread
+from session_server.process.threads import one_blas_thread
 
 one_blas_thread()
 

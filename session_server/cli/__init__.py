@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from session_server.blas import one_blas_thread
+from session_server.process.threads import one_blas_thread
 
 one_blas_thread()
 

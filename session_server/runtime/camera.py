@@ -21,12 +21,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from session_server.clock import Clock
 from session_server.core import events
 from session_server.observability.catalogue import FrameReason
 from session_server.observability.metrics import Metrics
-from session_server.runtime.deadline_timer import DeadlineTimer
-from session_server.runtime.timers import Loop
+from session_server.process.clock import Clock, DeadlineTimer, Loop
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, TooLarge

@@ -19,6 +19,8 @@ from engines.base import Stage
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
 from session_server.config import Config
+from session_server.host.stage_assembly import engine_of
+from session_server.recording.record_file import RecordInUse, require_record
 from session_server.runtime.duplex_check import try_duplex
 from session_server.runtime.duplex_words import by_its_key, recogniser
 from session_server.runtime.models import (
@@ -28,10 +30,8 @@ from session_server.runtime.models import (
     needs_models,
 )
 from session_server.runtime.offline import OfflineResult, converse_once
-from session_server.runtime.record_file import RecordInUse, require_record
 from session_server.runtime.session_factory import hearing_of
 from session_server.runtime.sound_files import Synthesiser
-from session_server.runtime.stage_assembly import engine_of
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing, SessionServerError
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from session_server.clock import Clock, MonotonicClock
+from session_server.process.clock import Clock, MonotonicClock
 from session_server.runtime.speaker import Part, Speaker
 from session_server.runtime.tls import client_tls
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE

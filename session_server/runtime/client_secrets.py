@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from session_server.clock import unix_seconds
+from session_server.process.clock import unix_seconds
 from session_server.protocol.values import JsonObject
 
 PREFIX = "ek_"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from engines.duplex.base import DuplexConfig
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
+from session_server.host.stages.stage_worker import describe
 from session_server.runtime.duplex_engines import engine_maker
-from session_server.runtime.stage_worker import describe
 from session_server.types.audio import NS_PER_MS
 from session_server.types.errors import ConfigError, ModelsMissing
 

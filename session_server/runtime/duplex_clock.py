@@ -26,10 +26,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine
-from session_server.clock import Clock
+from session_server.host.stages.stage_worker import describe
+from session_server.process.clock import Clock
 from session_server.runtime.duplex_input import UserFrames
 from session_server.runtime.duplex_schedule import MAX_BEHIND, TickSchedule
-from session_server.runtime.stage_worker import describe
 from session_server.types.audio import Value
 from session_server.types.errors import SessionServerError
 

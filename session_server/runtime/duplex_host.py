@@ -25,20 +25,31 @@ from typing import Concatenate, ParamSpec, assert_never
 from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
-from session_server.clock import Clock
+from session_server.host.messages import (
+    CancelWork,
+    ClearHeard,
+    CloseSession,
+    DuplexFrame,
+    DuplexLost,
+    DuplexToHost,
+    Fence,
+    HearUser,
+    OpenSession,
+    Recognise,
+    SessionOpened,
+    SessionRefused,
+    TakeSeat,
+    Tell,
+    ToHost,
+    ToSession,
+)
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import Clock
 from session_server.runtime.duplex_clock import DuplexClock, Seat, Ticked
 from session_server.runtime.duplex_engines import engine_maker
 from session_server.runtime.duplex_figures import STAGE, count_tick
 from session_server.runtime.duplex_input import is_quiet
 from session_server.runtime.duplex_keeper import DuplexKeeper, Told
-from session_server.runtime.duplex_messages import (
-    ClearHeard,
-    DuplexToHost,
-    HearUser,
-    TakeSeat,
-    Tell,
-)
 from session_server.runtime.duplex_seating import (
     DuplexSeating,
     GivenUpOn,
@@ -48,19 +59,6 @@ from session_server.runtime.duplex_seating import (
     SitDown,
 )
 from session_server.runtime.duplex_words import DuplexWords
-from session_server.runtime.messages import (
-    CancelWork,
-    CloseSession,
-    DuplexFrame,
-    DuplexLost,
-    Fence,
-    OpenSession,
-    Recognise,
-    SessionOpened,
-    SessionRefused,
-    ToHost,
-    ToSession,
-)
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_S
 

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 
 from engines.duplex.base import DuplexEngine
 from engines.duplex.spec import DuplexSpec
-from session_server.clock import Clock
+from session_server.host.stages.engine_keeper import RETRY_S, Restarts
+from session_server.host.stages.runner import RunnerState
+from session_server.host.stages.stage_worker import describe
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import Clock
 from session_server.runtime.duplex_clock import (
     Crashed,
     DuplexClock,
@@ -26,9 +29,6 @@ from session_server.runtime.duplex_clock import (
     Ticked,
 )
 from session_server.runtime.duplex_figures import STAGE
-from session_server.runtime.restarts import RETRY_S, Restarts
-from session_server.runtime.runner import RunnerState
-from session_server.runtime.stage_worker import describe
 from session_server.types.audio import NS_PER_S
 from session_server.types.errors import EngineFault, SessionServerError
 

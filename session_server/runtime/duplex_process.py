@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
-from session_server.runtime.bulk_channel import BulkChannel
-from session_server.runtime.engine_process import STOP, EngineProcess, ending
-from session_server.runtime.stage_worker import sendable
+from session_server.host.stages.engine_process import STOP, EngineProcess, ending
+from session_server.host.stages.stage_worker import sendable
+from session_server.process.shared_memory import BulkChannel
 from session_server.types.errors import EngineFault
 
 Create = Callable[[], DuplexEngine]

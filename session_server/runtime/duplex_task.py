@@ -18,20 +18,22 @@ from session_server.core import actions
 from session_server.core.duplex_events import AssistantLost, AssistantSpoke, DuplexEvent
 from session_server.core.duplex_session import DuplexSession
 from session_server.core.session import Session
+from session_server.host.messages import (
+    ClearHeard,
+    DuplexFrame,
+    DuplexLost,
+    DuplexToHost,
+    HearUser,
+    TakeSeat,
+    Tell,
+    ToSession,
+)
 from session_server.observability.logs import session_log
 from session_server.protocol.session_config import REALTIME, AudioInput, SessionConfig
 from session_server.protocol.tools import ToolChoice
 from session_server.protocol.values import JsonObject
 from session_server.runtime.duplex_ears import DuplexEars
-from session_server.runtime.duplex_messages import (
-    ClearHeard,
-    DuplexToHost,
-    HearUser,
-    TakeSeat,
-    Tell,
-)
 from session_server.runtime.ears import Ears
-from session_server.runtime.messages import DuplexFrame, DuplexLost, ToSession
 from session_server.runtime.session_services import SessionServices
 from session_server.runtime.session_task import SessionTask
 from session_server.transports.base import Outbox

@@ -12,14 +12,14 @@ from engines.base import Stage
 from engines.duplex.spec import WordsSpec
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
-from session_server.clock import Clock
+from session_server.host.messages import CancelWork, Recognise, ToSession, WorkFailed
+from session_server.host.pipeline_parts import PathEstimates, Stages
+from session_server.host.recognition import RecognitionLane
+from session_server.host.stage_assembly import placed_worker, registered_engine
+from session_server.host.stages.stage_runner import StageRunner
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics
-from session_server.runtime.messages import CancelWork, Recognise, ToSession, WorkFailed
-from session_server.runtime.pipeline_parts import PathEstimates, Stages
-from session_server.runtime.recognition import RecognitionLane
-from session_server.runtime.stage_assembly import placed_worker, registered_engine
-from session_server.runtime.stage_runner import StageRunner
+from session_server.process.clock import Clock
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams

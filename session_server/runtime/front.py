@@ -15,12 +15,20 @@ from contextlib import asynccontextmanager, contextmanager
 from aiohttp import web
 
 from engines.model_store import ModelStore
-from session_server.clock import Clock
 from session_server.config import Config
+from session_server.host.messages import (
+    CloseSession,
+    OpenSession,
+    SessionOpened,
+    SessionRefused,
+    ToSession,
+)
 from session_server.observability.logs import session_log
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import Clock
 from session_server.protocol.session_config import voices
+from session_server.recording.record_file import RecordFile, open_record
 from session_server.runtime.address import Address, cannot_listen
 from session_server.runtime.app import build_app
 from session_server.runtime.auth import Gate
@@ -29,16 +37,8 @@ from session_server.runtime.calls import Calls, watch_media
 from session_server.runtime.drain import Drain, Phase
 from session_server.runtime.host_port import HostPort
 from session_server.runtime.http_connection import errors_in_one_shape
-from session_server.runtime.messages import (
-    CloseSession,
-    OpenSession,
-    SessionOpened,
-    SessionRefused,
-    ToSession,
-)
 from session_server.runtime.place import PassOn, Place, nowhere
 from session_server.runtime.realtime_routes import RealtimeRoutes
-from session_server.runtime.record_file import RecordFile, open_record
 from session_server.runtime.registry import Refusal, Registry, full
 from session_server.runtime.session_factory import SessionFactory, default_session
 from session_server.runtime.session_task import SessionTask

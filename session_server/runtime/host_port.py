@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from session_server.host.messages import ToHost
 from session_server.runtime.client_secrets import SecretStore
-from session_server.runtime.messages import ToHost
 from session_server.types.errors import SessionServerError
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from session_server.host.messages import ToHost
 from session_server.observability.catalogue import SchedulingClass, WorkKind
 from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.runtime.client_secrets import OwnSecrets, SecretSession
 from session_server.runtime.host_port import ServingHost
-from session_server.runtime.messages import ToHost
 
 if TYPE_CHECKING:
-    from session_server.runtime.host import EngineHost
+    from session_server.host.engine_host import EngineHost
 
 
 class LocalHost:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from session_server.runtime.messages import ToSession
+from session_server.host.messages import ToSession
 from session_server.transports.base import Endpoint, Outbox
 from session_server.types.ids import NewId, random_id
 

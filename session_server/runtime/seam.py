@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from session_server.core import actions, events
 from session_server.core.settings import Modality, Tool
+from session_server.host import messages
 from session_server.protocol.values import decode_base64
-from session_server.runtime import messages
 from session_server.runtime.input_audio import InputAudio
 from session_server.transports.base import AudioSent
 from session_server.types.audio import NS_PER_MS, WordSpan

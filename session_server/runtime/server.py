@@ -14,10 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from engines.model_store import ModelStore
-from session_server.clock import Clock, MonotonicClock, unix_seconds
 from session_server.config import Config
+from session_server.host.engine_host import EngineHost
+from session_server.host.messages import ToSession
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics, installed_version
+from session_server.process.clock import Clock, MonotonicClock, unix_seconds
+from session_server.process.lifecycle import serve_until_told
 from session_server.runtime.address import Address as Address
 from session_server.runtime.calls import Calls
 from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
@@ -25,12 +28,9 @@ from session_server.runtime.drain import Drain
 from session_server.runtime.duplex_figures import watch_duplex
 from session_server.runtime.duplex_host import DuplexHost
 from session_server.runtime.front import Front
-from session_server.runtime.host import EngineHost
 from session_server.runtime.local_host import LocalHost, stages_not_ready, watch_host
-from session_server.runtime.messages import ToSession
 from session_server.runtime.place import Place
 from session_server.runtime.registry import Registry
-from session_server.runtime.serving import serve_until_told
 from session_server.runtime.session_factory import model_store as model_store
 from session_server.runtime.tls import Tls
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
-from session_server.clock import Clock
 from session_server.core.settings import CoreParams, Hearing
+from session_server.host.messages import ToHost
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import Clock
+from session_server.process.threads import SideThread
 from session_server.protocol.session_config import SessionRules
+from session_server.recording.recorder import Recorder
 from session_server.runtime.loop_load import LoopLoad
-from session_server.runtime.messages import ToHost
-from session_server.runtime.recorder import Recorder
-from session_server.runtime.side_thread import SideThread
 from session_server.types.ids import NewId
 
 

@@ -14,12 +14,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from session_server.clock import unix_seconds
 from session_server.core import actions, events
 from session_server.core.session import Session
 from session_server.core.settings import SessionSettings
+from session_server.host.messages import CloseSession, ToSession, UserSpeaks
 from session_server.observability.catalogue import SessionOutcome
 from session_server.observability.logs import session_log
+from session_server.process.clock import DeadlineTimer, unix_seconds
 from session_server.protocol import client_events as wire, error_codes
 from session_server.protocol.client_events import decode_client_event
 from session_server.protocol.frames import encode
@@ -30,10 +31,8 @@ from session_server.protocol.session_update import apply_update
 from session_server.protocol.values import JsonObject
 from session_server.runtime import intents, seam
 from session_server.runtime.camera_feed import CameraFeed
-from session_server.runtime.deadline_timer import DeadlineTimer
 from session_server.runtime.ears import Ears
 from session_server.runtime.inbox import Entry, Inbox, Sound
-from session_server.runtime.messages import CloseSession, ToSession, UserSpeaks
 from session_server.runtime.recordings import keep_recordings, keep_spoken
 from session_server.runtime.sent_reports import SentReports
 from session_server.runtime.session_services import SessionServices as SessionServices

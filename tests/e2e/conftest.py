@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from session_server.config import load
-from session_server.runtime.loop import loop_factory
+from session_server.process.lifecycle import loop_factory
 from session_server.runtime.server import Server, model_store
 from session_server.runtime.sound_files import Synthesiser
 

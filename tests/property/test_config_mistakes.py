@@ -31,7 +31,7 @@ from engines.options import by_type
 from engines.registry import is_streaming
 from session_server.config import Config, LoadedConfig
 from session_server.config.sources import effective
-from session_server.runtime.stage_assembly import registered_engine, registered_streaming
+from session_server.host.stage_assembly import registered_engine, registered_streaming
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.property

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from session_server.clock import VirtualClock
+from session_server.process.clock import VirtualClock
 from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
 from session_server.runtime.simulation.host_setup import scheduler_params

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     Chunk,
     Failed,
     Finished,

@@ -8,7 +8,7 @@ import pytest
 
 from loadgen.driver_sim import SimulatedUsers
 from session_server.core import conversation as items, events, settings
-from session_server.runtime.recorder import Recorder, pack, replay, unpack
+from session_server.recording.recorder import Recorder, pack, replay, unpack
 from session_server.runtime.simulation import (
     NetworkModel,
     SimulationSpec,

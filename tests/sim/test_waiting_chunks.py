@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import Stage, StepRequest, StepResult
 from engines.sim.scripted import ScriptedTalker
-from session_server.runtime.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
+from session_server.host.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
 from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica
 from session_server.types.audio import NS_PER_S

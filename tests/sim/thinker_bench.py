@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CloseSession,
     Finished,
     Generate,

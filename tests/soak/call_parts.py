@@ -29,9 +29,9 @@ from typing import Any
 import pylibsrtp
 
 from session_server.config.sources import load
+from session_server.host import messages
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
-from session_server.runtime import messages
 from session_server.runtime.calls import shared_media, watch_media
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.session_factory import SessionFactory, default_session, model_store

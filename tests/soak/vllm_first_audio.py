@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from session_server.config import load
-from session_server.runtime.loop import loop_factory
+from session_server.process.lifecycle import loop_factory
 from session_server.runtime.server import Server
 from session_server.runtime.sound_files import Synthesiser
 from tests.integration.server.caller import Caller, calling, silence

@@ -28,8 +28,8 @@ import aiohttp
 import psutil
 from websockets.asyncio.client import connect
 
-from session_server.runtime.loop import loop_factory
-from session_server.runtime.messages import Chunk
+from session_server.host.messages import Chunk
+from session_server.process.lifecycle import loop_factory
 from session_server.runtime.workers.control import read_from_supervisor
 from session_server.runtime.workers.link import linked
 

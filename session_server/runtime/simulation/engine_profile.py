@@ -18,17 +18,17 @@ from typing import Any
 import yaml
 
 from engines.base import Stage, SteppedEngine
-from session_server.clock import Clock, MonotonicClock
 from session_server.config import Config
-from session_server.runtime.loop import SWITCH_INTERVAL_S
-from session_server.runtime.processors import usable_cpus
+from session_server.host.stage_assembly import registered_engine
+from session_server.process.clock import Clock, MonotonicClock
+from session_server.process.lifecycle import SWITCH_INTERVAL_S
+from session_server.process.threads import usable_cpus
 from session_server.runtime.server import model_store
 from session_server.runtime.session_factory import vad_maker
 from session_server.runtime.simulation.fitting import fit_profile
 from session_server.runtime.simulation.host_load import Listeners
 from session_server.runtime.simulation.sharing import Shared, measure_sessions, measure_sharing
 from session_server.runtime.simulation.stopwatch import Stopwatch
-from session_server.runtime.stage_assembly import registered_engine
 
 Progress = Callable[[str, float], None]
 """Told what is being done, and the share of all that is done."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from session_server.clock import Clock
 from session_server.observability.host_metrics import NoMetrics
+from session_server.process.clock import Clock
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Action,

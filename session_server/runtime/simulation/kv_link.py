@@ -13,9 +13,9 @@ from engines.base import JobKey
 from engines.sim.kv_memory import ForgetfulPool, Memory, Unlimited
 from engines.sim.profile import KvCosts
 from engines.sim.scripted import ScriptedThinker
-from session_server.runtime.residency_shell import ThinkerResidency, pool_params
+from session_server.host.stages.kv_residency import ThinkerResidency, pool_params
+from session_server.host.stages.kv_store import MovedState
 from session_server.runtime.simulation.virtual_loop import VirtualLoop
-from session_server.runtime.state_calls import MovedState
 from session_server.scheduler.params import KvEviction, SchedulerParams
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import Load, Moved, MoveFailed, Offload

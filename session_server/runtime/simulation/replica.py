@@ -25,7 +25,6 @@ from engines.sim.scripted import (
     ScriptedThinker,
     engine_of,
 )
-from session_server.clock import Clock
 from session_server.core.settings import (
     CoreParams,
     PlaybackExtension,
@@ -33,9 +32,11 @@ from session_server.core.settings import (
     TurnDetection,
     TurnMode,
 )
-from session_server.runtime.host import EngineHost
-from session_server.runtime.messages import OpenSession, SessionRefused, ToSession
-from session_server.runtime.recorder import Recorder
+from session_server.host.engine_host import EngineHost
+from session_server.host.messages import OpenSession, SessionRefused, ToSession
+from session_server.host.stages.stage_worker import Report, Worker
+from session_server.process.clock import Clock
+from session_server.recording.recorder import Recorder
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.host_records import HostRecords, KvRecords
 from session_server.runtime.simulation.host_setup import graph_of, scheduler_params, with_eyes
@@ -49,7 +50,6 @@ from session_server.runtime.simulation.sim_session import SimSession
 from session_server.runtime.simulation.spec import CameraUse, SimulationSpec, Workload
 from session_server.runtime.simulation.trace import TraceSession
 from session_server.runtime.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
-from session_server.runtime.stage_worker import Report, Worker
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 from session_server.types.ids import SequentialIds

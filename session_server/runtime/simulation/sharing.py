@@ -26,7 +26,7 @@ from engines.base import (
     TokenOutput,
     UtteranceJob,
 )
-from session_server.clock import Clock, MonotonicClock
+from session_server.process.clock import Clock, MonotonicClock
 from session_server.runtime.simulation.host_load import Listeners
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 

@@ -15,9 +15,10 @@ from typing import Any, Protocol, cast
 from session_server.core import actions, events
 from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
-from session_server.runtime import messages, seam
+from session_server.host import messages
+from session_server.recording.recorder import Recorder
+from session_server.runtime import seam
 from session_server.runtime.input_audio import InputAudio
-from session_server.runtime.recorder import Recorder
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.runtime.simulation.speech_edges import SpeechEdges

@@ -31,7 +31,7 @@ from engines.base import (
     UtteranceJob,
 )
 from session_server.audio.formats import FirResampler
-from session_server.clock import Clock
+from session_server.process.clock import Clock
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, OUTPUT_RATE
 from session_server.types.errors import EngineFault
 

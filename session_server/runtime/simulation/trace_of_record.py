@@ -1,6 +1,6 @@
 """From a record of real sessions to a trace of what their users did.
 
-The record is lived through once more by fresh cores (`runtime.recorder`), so that turns are those that the server
+The record is lived through once more by fresh cores (`recording.recorder`), so that turns are those that the server
 decided. Instants are the server's: a word counts when it was heard there, an answer's beginning when its first audio
 was sent, its end when all that was sent has been played (or was purged). The detector's release is taken off the end of
 speech. A turn that no answer was spoken to (noise, a failure) is left out, as are out-of-band responses.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from session_server.core import actions, events
-from session_server.runtime.recorder import PastSession, past_sessions, replay as replay
+from session_server.recording.recorder import PastSession, past_sessions, replay as replay
 from session_server.runtime.simulation.trace import Trace, TraceSession, TraceTurn
 from session_server.types.audio import (
     INPUT_RATE,

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from engines.base import NoCapacity, Stage
 from engines.sim.profile import Device, Profile
 from engines.sim.scripted import ScriptedEngine, ScriptedThinker
-from session_server.runtime.stage_worker import (
+from session_server.host.stages.kv_store import ForgetState
+from session_server.host.stages.stage_worker import (
     Feed,
     Loaded,
     Outcome,
@@ -24,7 +25,6 @@ from session_server.runtime.stage_worker import (
     Report,
     Start,
 )
-from session_server.runtime.state_calls import ForgetState
 from session_server.types.audio import NS_PER_S
 
 

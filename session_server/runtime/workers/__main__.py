@@ -10,8 +10,7 @@ import sys
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-from session_server.runtime.last_threads import leave_without_stuck_threads  # noqa: E402
-from session_server.runtime.loop import run  # noqa: E402
+from session_server.process.lifecycle import leave_without_stuck_threads, run  # noqa: E402
 from session_server.runtime.workers.worker import Worker  # noqa: E402
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from session_server.host.messages import ToHost, ToSession
 from session_server.observability.multiprocess_metrics import FamilyCounts
 from session_server.protocol.values import JsonObject
-from session_server.runtime.messages import ToHost, ToSession
 
 
 class Control(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -11,17 +11,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from session_server.clock import unix_seconds
-from session_server.observability.multiprocess_metrics import Totals
-from session_server.runtime.client_secrets import ClientSecrets
-from session_server.runtime.host_port import HostSilent
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CloseSession,
     OpenSession,
     SessionRefused,
     ToHost,
     ToSession,
 )
+from session_server.observability.multiprocess_metrics import Totals
+from session_server.process.clock import unix_seconds
+from session_server.runtime.client_secrets import ClientSecrets
+from session_server.runtime.host_port import HostSilent
 from session_server.runtime.workers.asks import Asks
 from session_server.runtime.workers.control import (
     AskPage,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from session_server.host.messages import ToHost
 from session_server.protocol.values import JsonObject
 from session_server.runtime.client_secrets import SecretSession
 from session_server.runtime.host_port import HostSilent
-from session_server.runtime.messages import ToHost
 from session_server.runtime.workers.asks import Asks
 from session_server.runtime.workers.control import (
     Answer,

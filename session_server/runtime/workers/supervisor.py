@@ -18,20 +18,20 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from session_server.clock import MonotonicClock, unix_seconds
 from session_server.config import Config
+from session_server.host.engine_host import EngineHost
+from session_server.host.messages import ToSession
 from session_server.observability.host_report import HostReport
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics, installed_version
 from session_server.observability.multiprocess_metrics import Totals
+from session_server.process.clock import MonotonicClock, unix_seconds
+from session_server.process.lifecycle import serve_until_told
 from session_server.protocol.session_config import voices
 from session_server.runtime.address import Address
 from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.drain import FORCED_CLOSE_S, StopRequest
-from session_server.runtime.host import EngineHost
 from session_server.runtime.local_host import stages_not_ready, watch_host
-from session_server.runtime.messages import ToSession
-from session_server.runtime.serving import serve_until_told
 from session_server.runtime.session_factory import default_session, model_store
 from session_server.runtime.tls import Tls, server_tls
 from session_server.runtime.workers.child import Child, born

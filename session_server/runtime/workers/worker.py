@@ -16,18 +16,18 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from session_server.clock import MonotonicClock
 from session_server.config import Config
+from session_server.host.messages import ToHost
 from session_server.observability.logs import configure_logging
 from session_server.observability.metrics import Metrics, installed_version
 from session_server.observability.multiprocess_metrics import counts_of
+from session_server.process.clock import MonotonicClock
+from session_server.process.lifecycle import signals_to
 from session_server.protocol.frames import encode
 from session_server.protocol.server_events import error_of
 from session_server.runtime.front import Front
-from session_server.runtime.messages import ToHost
 from session_server.runtime.place import Place
 from session_server.runtime.realtime_routes import websocket_limits
-from session_server.runtime.serving import signals_to
 from session_server.runtime.session_factory import model_store
 from session_server.runtime.workers.control import (
     Begin,

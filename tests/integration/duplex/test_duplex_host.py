@@ -13,23 +13,25 @@ from engines.duplex import registry
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
-from session_server.clock import MonotonicClock
-from session_server.observability.metrics import Metrics
-from session_server.runtime import duplex_keeper
-from session_server.runtime.duplex_check import try_duplex
-from session_server.runtime.duplex_host import DuplexHost
-from session_server.runtime.duplex_messages import ClearHeard, HearUser, TakeSeat
-from session_server.runtime.duplex_seating import Place
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CancelResponse,
+    ClearHeard,
     CloseSession,
     DuplexFrame,
     DuplexLost,
+    HearUser,
     OpenSession,
     SessionOpened,
     SessionRefused,
+    TakeSeat,
     ToSession,
 )
+from session_server.observability.metrics import Metrics
+from session_server.process.clock import MonotonicClock
+from session_server.runtime import duplex_keeper
+from session_server.runtime.duplex_check import try_duplex
+from session_server.runtime.duplex_host import DuplexHost
+from session_server.runtime.duplex_seating import Place
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 from tests.integration.duplex.conftest import until

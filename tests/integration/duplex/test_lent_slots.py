@@ -16,23 +16,24 @@ from engines.duplex.spec import PROCESS, DuplexSpec, RestSpec
 from engines.model_store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
-from session_server.clock import MonotonicClock
-from session_server.observability.metrics import Metrics
-from session_server.runtime import duplex_keeper
-from session_server.runtime.duplex_figures import watch_duplex
-from session_server.runtime.duplex_host import DuplexHost
-from session_server.runtime.duplex_messages import HearUser, TakeSeat
-from session_server.runtime.duplex_process import DuplexProcess
-from session_server.runtime.duplex_seating import Place
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CloseSession,
     DuplexFrame,
     DuplexLost,
+    HearUser,
     OpenSession,
     SessionOpened,
     SessionRefused,
+    TakeSeat,
     ToSession,
 )
+from session_server.observability.metrics import Metrics
+from session_server.process.clock import MonotonicClock
+from session_server.runtime import duplex_keeper
+from session_server.runtime.duplex_figures import watch_duplex
+from session_server.runtime.duplex_host import DuplexHost
+from session_server.runtime.duplex_process import DuplexProcess
+from session_server.runtime.duplex_seating import Place
 from session_server.scheduler.params import SchedulerParams
 from tests.integration.duplex.conftest import OpenDuplex, calling, loud, quiet, until
 

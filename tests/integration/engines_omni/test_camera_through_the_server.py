@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from session_server.runtime.picture_memory import MOST_FRAMES
+from session_server.host.pipeline_parts import MOST_FRAMES
 from session_server.runtime.server import Server
 from tests.integration.engines_omni.kinds import Kind
 from tests.integration.engines_omni.looking import painted

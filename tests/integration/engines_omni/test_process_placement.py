@@ -21,8 +21,7 @@ from engines.conformance import stepped_checks
 from engines.graph import Placement, StageSpec
 from engines.model_store import ModelStore
 from session_server.config import load
-from session_server.runtime.arena import Arena
-from session_server.runtime.bulk_channel import BulkChannel
+from session_server.process.shared_memory import Arena, BulkChannel
 from tests.integration.engines_omni.kinds import QWEN3, Kind
 from tests.integration.engines_omni.looking import painted, picture_item
 from tests.integration.engines_omni.test_conformance import GREEDY, SLOTS, STAGES as SPOKEN, kits

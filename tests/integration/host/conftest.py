@@ -17,10 +17,8 @@ import pytest_asyncio
 from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store import ModelStore
-from session_server.clock import VirtualClock
-from session_server.observability.host_metrics import FirstChunk, NoMetrics
-from session_server.runtime.host import EngineHost
-from session_server.runtime.messages import (
+from session_server.host.engine_host import EngineHost
+from session_server.host.messages import (
     Chunk,
     CloseSession,
     Failed,
@@ -33,7 +31,9 @@ from session_server.runtime.messages import (
     ToolSpec,
     ToSession,
 )
-from session_server.runtime.stage_assembly import MakeEngine, registered_engine
+from session_server.host.stage_assembly import MakeEngine, registered_engine
+from session_server.observability.host_metrics import FirstChunk, NoMetrics
+from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import samples_to_ns
 from tests.patient_loop import LoopClock

@@ -8,13 +8,7 @@ import pytest
 
 from engines.base import PictureJob, Stage, StepResult
 from engines.sim.vision import SimVision, create
-from session_server.runtime.messages import (
-    CancelWork,
-    LookAt,
-    OpenSession,
-    PictureSeen,
-    WorkFailed,
-)
+from session_server.host.messages import CancelWork, LookAt, OpenSession, PictureSeen, WorkFailed
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.integration

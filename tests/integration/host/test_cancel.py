@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.sim.wave import verify
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     AdoptDraft,
     CancelResponse,
     CloseSession,

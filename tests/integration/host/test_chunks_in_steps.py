@@ -23,8 +23,8 @@ from engines.base import (
 from engines.graph import Graph
 from engines.sim.behaviour import SimOptions
 from engines.sim.job_engine import JobEngine
-from session_server.runtime.messages import CancelResponse
-from session_server.runtime.stage_assembly import registered_engine
+from session_server.host.messages import CancelResponse
+from session_server.host.stage_assembly import registered_engine
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError
 from tests.integration.host.conftest import Bench

@@ -10,7 +10,7 @@ from engines.base import Capabilities, JobKey, NoCapacity, Stage, StepResult
 from engines.sim.talker import SimTalker, TalkerOptions
 from engines.sim.thinker import SimThinker, ThinkerOptions
 from engines.sim.wave import verify
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CallStarted,
     Failed,
     JudgeTurn,

@@ -10,8 +10,8 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.wave import verify
-from session_server.runtime import restarts
-from session_server.runtime.messages import Finished
+from session_server.host.messages import Finished
+from session_server.host.stages import engine_keeper as restarts
 from session_server.types.errors import ConfigError
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.asr import SimAsr
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     AdoptDraft,
     CancelResponse,
     CancelWork,

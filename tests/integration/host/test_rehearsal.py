@@ -10,9 +10,9 @@ import pytest
 from engines.base import Capabilities, SteppedEngine
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
-from session_server.runtime import rehearsal
-from session_server.runtime.messages import OpenSession, SessionOpened, SessionRefused
-from session_server.runtime.stage_assembly import registered_engine
+from session_server.host import calibration as rehearsal
+from session_server.host.messages import OpenSession, SessionOpened, SessionRefused
+from session_server.host.stage_assembly import registered_engine
 from session_server.scheduler.params import SchedulerParams
 from tests.integration.host.conftest import Bench
 

@@ -12,7 +12,7 @@ from engines.base import Stage
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store import ModelStore
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CloseSession,
     Failed,
     Generate,

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from engines.sim.wave import verify
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     AdoptDraft,
     CancelResponse,
     CancelWork,

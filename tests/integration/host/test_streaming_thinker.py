@@ -12,7 +12,7 @@ from engines.base import Stage
 from engines.model_store import ModelStore
 from engines.sim.streaming_thinker import SimStreamingThinker, create
 from engines.sim.wave import verify
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     AdoptDraft,
     CallFinished,
     CancelResponse,
@@ -25,7 +25,7 @@ from session_server.runtime.messages import (
     ToolSpec,
     Warm,
 )
-from session_server.runtime.stage_assembly import registered_streaming
+from session_server.host.stage_assembly import registered_streaming
 from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault
@@ -262,7 +262,7 @@ async def test_an_engine_that_cannot_be_brought_back_is_tried_again_and_nobody_w
 ):
     monkeypatch.setitem(registry.STREAMING, "test.brittle", f"{__name__}:brittle")
     monkeypatch.setattr(Brittle, "loads", 0)
-    monkeypatch.setattr("session_server.runtime.restarts.RETRY_S", (0.05,))
+    monkeypatch.setattr("session_server.host.stages.engine_keeper.RETRY_S", (0.05,))
     bench = await open_bench(thinker="test.brittle")
     bench.ask("r", LONG)
     await bench.until(lambda: bool(bench.text("r")))

@@ -21,11 +21,11 @@ import pytest
 from engines.base import ChatMessage, JobKey, Stage, StepRequest, ThinkJob
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
-from session_server.runtime import engine_process
-from session_server.runtime.end_with_parent import ORPHANED
-from session_server.runtime.process_worker import ProcessWorker
-from session_server.runtime.stage_assembly import RegisteredEngine
-from session_server.runtime.stage_worker import Feed, Loaded, Outcome, Plan, Report, Start
+from session_server.host.stage_assembly import RegisteredEngine
+from session_server.host.stages import engine_process
+from session_server.host.stages.engine_process import ProcessWorker
+from session_server.host.stages.stage_worker import Feed, Loaded, Outcome, Plan, Report, Start
+from session_server.process.lifecycle import ORPHANED
 
 pytestmark = pytest.mark.integration
 
@@ -155,9 +155,9 @@ from tests.integration.runtime.test_engine_process import KEY, question
 from engines.base import Stage, StepRequest
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
-from session_server.runtime.process_worker import ProcessWorker
-from session_server.runtime.stage_assembly import RegisteredEngine
-from session_server.runtime.stage_worker import Plan, Start
+from session_server.host.stages.engine_process import ProcessWorker
+from session_server.host.stage_assembly import RegisteredEngine
+from session_server.host.stages.stage_worker import Plan, Start
 spec = StageSpec(Stage.THINKER, "sim.thinker", options={"hang_at_step": 1, "hang_s": 3600.0})
 create = RegisteredEngine(spec, ModelStore(Path("none")))
 def report(what):
@@ -248,7 +248,7 @@ def test_a_duplex_model_in_native_code_that_keeps_the_lock_ends_with_its_server(
 ORPHAN = """
 import hashlib, sys
 sys.platform = "elsewhere"
-from session_server.runtime.end_with_parent import end_with_parent
+from session_server.process.lifecycle import end_with_parent
 end_with_parent(int(sys.argv[1]))
 print("here", flush=True)
 hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)  # a quarter of an hour of native code at least

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from engines.base import Capabilities, Stage
-from session_server.clock import MonotonicClock
-from session_server.runtime.stage_worker import Loaded, LoadFailed, Report, ThreadWorker
+from session_server.host.stages.stage_worker import Loaded, LoadFailed, Report, ThreadWorker
+from session_server.process.clock import MonotonicClock
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ import pytest
 from engines.base import JobKey, Stage
 from engines.graph import Graph, Placement, StageSpec
 from engines.model_store import ModelStore
-from session_server.runtime.stage_assembly import RegisteredEngine
-from session_server.runtime.stage_worker import Outcome, Plan
+from session_server.host.stage_assembly import RegisteredEngine
+from session_server.host.stages.stage_worker import Outcome, Plan
 from tests.placed import PlacedEngine
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from session_server.runtime.recorder import replay
+from session_server.recording.recorder import replay
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, Event, append, calling, silence
 from tests.integration.server.camera_frames import (

@@ -12,8 +12,8 @@ import pytest
 
 from engines.sim.wave import verify
 from session_server.core.session import Session
+from session_server.host.response_pipeline import ResponsePipeline
 from session_server.runtime.ears import Ears
-from session_server.runtime.response_pipeline import ResponsePipeline
 from session_server.runtime.session_task import SessionTask
 from session_server.runtime.voice import Voice
 from session_server.transports.websocket import WebSocketOutbox

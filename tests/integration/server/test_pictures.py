@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from session_server.runtime import recognition
+from session_server.host import recognition
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, Event, calling
 from tests.integration.server.conftest import OpenServer

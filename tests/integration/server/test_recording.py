@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.runtime.recorder import replay
+from session_server.recording.recorder import replay
 from tests.integration.server.caller import calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech

@@ -8,10 +8,9 @@ from engines.base import SeenObject, VisualEvidence
 from engines.vision.picture_answers import picture_answer
 from session_server.core import actions as a, events as e
 from session_server.core.settings import CoreParams
-from session_server.runtime import messages
-from session_server.runtime.evidence_text import described, report
+from session_server.host import messages
+from session_server.host.prompt import described, report, think_job
 from session_server.runtime.seam import to_host
-from session_server.runtime.think_job import think_job
 from tests.unit.core.drive import MANUAL, SERVER_VAD
 from tests.unit.core.test_camera import Cam
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines.model_store import ModelStore
-from session_server.runtime.evidence_text import described
+from session_server.host.prompt import described
 from session_server.runtime.look import Look, looks
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]

@@ -9,7 +9,7 @@ from engines.graph import EdgeUnit
 from engines.model_store import ModelStore
 from engines.registry import factory, is_streaming, streaming_factory
 from session_server.config import load
-from session_server.runtime.graph_fit import require_fit
+from session_server.host.stage_assembly import require_fit
 from session_server.runtime.session_factory import hearing_of
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ import yaml
 from loadgen.cli import main
 from loadgen.driver_sim import SimulatedUsers
 from loadgen.workloads import find_workload
-from session_server.runtime.recorder import Recorder
+from session_server.recording.recorder import Recorder
 from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.replica import Replica
 

@@ -17,7 +17,7 @@ from loadgen.records import Turn, UserRecord
 from loadgen.rtc_ear import FRAME_NS, FRAME_TICKS
 from loadgen.rtc_figures import Arrivals, CallFigures, section
 from loadgen.rtp_port import STATISTICS, RtpPort, SilentTrack
-from session_server.clock import VirtualClock
+from session_server.process.clock import VirtualClock
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from session_server.clock import MonotonicClock
 from session_server.core import events
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import MonotonicClock
 from session_server.runtime.camera import MOST_TAKEN, Camera
 from session_server.types.audio import NS_PER_MS
 from session_server.video.frame_gate import EncodedFrame

@@ -13,16 +13,16 @@ import pytest_asyncio
 from PIL import Image
 
 from session_server.audio.vad_webrtc import WebRtcVad
-from session_server.clock import VirtualClock
 from session_server.core import actions, events
 from session_server.core.settings import CoreParams
+from session_server.host.messages import LookAt, ToHost
 from session_server.observability.metrics import Metrics
+from session_server.process.clock import VirtualClock
 from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video, Vision
 from session_server.protocol.session_config import session_rules, voices
 from session_server.runtime.camera_feed import CameraFeed
 from session_server.runtime.input_audio import InputAudio
-from session_server.runtime.messages import LookAt, ToHost
 from session_server.runtime.session_services import SessionServices
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault

@@ -9,7 +9,7 @@ import pytest
 
 from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
 from engines.sim.duplex import DuplexOptions, SimDuplex
-from session_server.clock import MonotonicClock
+from session_server.process.clock import MonotonicClock
 from session_server.runtime.duplex_clock import (
     Crashed,
     DuplexClock,

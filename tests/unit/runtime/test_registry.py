@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from session_server.runtime.messages import Finished, ToSession
+from session_server.host.messages import Finished, ToSession
 from session_server.runtime.registry import NotAdmitted, Refusal, Registry
 from session_server.types.ids import SequentialIds
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import actions, events
-from session_server.runtime import messages, seam
+from session_server.host import messages
+from session_server.runtime import seam
 from session_server.runtime.input_audio import InputAudio
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
 

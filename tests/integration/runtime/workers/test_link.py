@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_server.runtime.messages import Chunk, SessionOpened, ToSession
+from session_server.host.messages import Chunk, SessionOpened, ToSession
 from session_server.runtime.workers import link as link_module
 from session_server.runtime.workers.control import Minted, pack, read_from_supervisor
 from session_server.runtime.workers.framing import frame

@@ -8,7 +8,7 @@ from engines.base import TokenOutput
 from engines.remote.chat_reply import MOST_CALLS, ChatReply, ServerSays
 from engines.remote.sse import EventReader, EventTooLong
 from engines.streaming import AnswerFailed
-from session_server.core.tool_calls import CallBegun, CallEnded, CallPiece, Said, ToolCallParser
+from session_server.host.tool_calls import CallBegun, CallEnded, CallPiece, Said, ToolCallParser
 
 pytestmark = pytest.mark.unit
 

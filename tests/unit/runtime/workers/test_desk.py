@@ -6,10 +6,7 @@ import asyncio
 
 import pytest
 
-from session_server.observability.metrics import Metrics
-from session_server.observability.multiprocess_metrics import Totals, counts_of
-from session_server.runtime.client_secrets import ClientSecrets
-from session_server.runtime.messages import (
+from session_server.host.messages import (
     CancelResponse,
     CloseSession,
     Finished,
@@ -18,6 +15,9 @@ from session_server.runtime.messages import (
     SessionRefused,
     ToHost,
 )
+from session_server.observability.metrics import Metrics
+from session_server.observability.multiprocess_metrics import Totals, counts_of
+from session_server.runtime.client_secrets import ClientSecrets
 from session_server.runtime.workers.control import (
     AskPage,
     AskReady,

@@ -1,0 +1,89 @@
+"""Reading ahead: while a user speaks, the thinker reads what the next prompt will begin with.
+
+Owns at most one such job per session. It gives nothing but warmth: the session's slot then knows the prefix, and the
+answer's own job reads only what is new. Ranked with the drafts, below all that anyone waits for; ended by the
+session's next response, which takes over the slot.
+"""
+
+from __future__ import annotations
+
+from engines.base import FunctionSpec, JobKey, Stage, StepResult, ThinkJob
+from session_server.host.messages import Warm
+from session_server.host.pipeline_parts import Stages
+from session_server.host.prompt import chat
+from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+
+
+class Warming:
+    """All sessions' prefixes that are being read."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._jobs: dict[str, tuple[JobKey, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def begin(self, request: Warm, now: int) -> None:
+        """A newer one of the same session takes the place of an older one. Nothing for a thinker that cannot."""
+        self.end(request.session)
+        if not self._can:
+            return
+        key = JobKey(request.session, request.work_id)
+        self._jobs[request.session] = (key, now)
+        job = ThinkJob(
+            request.instructions,
+            chat(request.messages, self._stages.pictures.of(request.session)),
+            tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+            request.tool_choice,
+            request.tool_name,
+            warm=True,
+        )
+        self._stages.runners[Stage.THINKER].submit(key, job, self)
+        self._offer(key, now)
+
+    @property
+    def _can(self) -> bool:
+        """Whose steps the server chooses, every thinker can; an engine that schedules itself says so."""
+        able = self._stages.runners[Stage.THINKER].capabilities
+        return Stage.THINKER in self._stages.stepped or (able is not None and able.warms)
+
+    def end(self, session: str) -> None:
+        """The slot is wanted, or nobody needs it any more. Idempotent."""
+        job = self._jobs.pop(session, None)
+        if job is not None:
+            self._stages.runners[Stage.THINKER].release(job[0])
+
+    def give_way(self, key: JobKey) -> bool:
+        """A turn needs the slot: what was read so far stays in it."""
+        self._stages.metrics.gave_way(Stage.THINKER.value)
+        self.end(key.session)
+        return True
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
+        job = self._jobs.get(result.key.session)
+        if job is None or job[0] != result.key:
+            return
+        if result.finished:
+            self.end(result.key.session)
+        else:
+            self._offer(result.key, job[1])
+
+    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:
+        """Only warmth is lost."""
+        self.end(key.session)
+
+    def _offer(self, key: JobKey, arrived_ns: int) -> None:
+        runner = self._stages.runners[Stage.THINKER]
+        runner.ready(
+            WorkItem(
+                key,
+                Kind.DRAFT,
+                arrived_ns,
+                FOREVER_NS,
+                FOREVER_NS,
+                units=self._stages.params.prefill_tokens,
+                opening=True,
+                started=runner.is_started(key),
+            )
+        )

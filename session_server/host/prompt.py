@@ -1,0 +1,145 @@
+"""What was seen, as a sentence for a language model, and as a report that an engine can read again.
+
+Sure and unsure things are kept apart, and "none" is said where nothing was found: a model that is told nothing makes
+something up.
+
+What a response asks of the thinker, in the words of the engines' contract.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from engines.base import (
+    PICTURE_MARK,
+    CameraView,
+    ChatMessage,
+    EmbeddedPicture,
+    FunctionSpec,
+    ThinkJob,
+    VisualEvidence,
+)
+from session_server.host import messages
+from session_server.host.messages import Generate, PromptMessage
+
+_PLACES = 3
+"""Of one kind; a crowd is a number."""
+_TAME = str.maketrans({'"': "'", "[": "(", "]": ")"})
+
+
+def described(evidence: VisualEvidence) -> str:
+    """One line, without the picture's age, which only the caller knows."""
+    if evidence.light == "dark":
+        return "The picture is dark or covered; nothing can be made out."
+    lit = "normally lit" if evidence.light == "normal" else evidence.light
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for seen in evidence.objects:
+        if seen.sure:
+            places[seen.kind].append(seen.place)
+    sure = [f"{len(p)} {kind} ({'; '.join(p[:_PLACES])})" for kind, p in places.items()]
+    unsure = sorted({seen.kind for seen in evidence.objects} - set(places))
+    parts = [
+        f"The picture is {lit}.",
+        f"Detected: {', '.join(sure) or 'no object of the 80 known kinds'}.",
+    ]
+    if unsure:
+        parts.append(f"Unsure: {', '.join(unsure)}.")
+    if evidence.colours:
+        parts.append(f"Main colours: {', '.join(evidence.colours)}.")
+    if evidence.texts is not None:
+        parts.append(f"Readable text: {'; '.join(map(_quoted, evidence.texts)) or 'none'}.")
+    return " ".join(parts)
+
+
+def sure_kinds(evidence: VisualEvidence) -> tuple[str, ...]:
+    """Of what is surely there, one for each object, sorted; none of a picture in which nothing can be made out."""
+    if evidence.light == "dark":
+        return ()
+    return tuple(sorted(seen.kind for seen in evidence.objects if seen.sure))
+
+
+def unnamed(picture: EmbeddedPicture) -> VisualEvidence:
+    """What can be reported of a picture that only the thinker sees."""
+    return VisualEvidence((), None, (), "normal", picture.width, picture.height)
+
+
+def report(evidence: VisualEvidence) -> str:
+    """All of it, as JSON."""
+    return msgspec.json.encode(evidence).decode()
+
+
+def reported(report: str) -> VisualEvidence:
+    """What a report says."""
+    return msgspec.json.decode(report, type=VisualEvidence)
+
+
+def _quoted(text: str) -> str:
+    """One line, with no mark in it that would end the quotation or the brackets that a prompt puts around all of it."""
+    return f'"{" ".join(text.translate(_TAME).split())}"'
+
+
+NO_PICTURES: Mapping[str, EmbeddedPicture] = MappingProxyType({})
+
+_NONE: tuple[EmbeddedPicture, ...] = ()
+_NOT_KEPT = "it is no longer kept"
+
+Known = Mapping[str, EmbeddedPicture]
+"""The session's embedded pictures by their marks."""
+
+
+def think_job(request: Generate, bound: int | None, known: Known = NO_PICTURES) -> ThinkJob:
+    """`bound`: tokens that the present load allows; the smaller of two bounds holds."""
+    choice, tool = _choice(request)
+    bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
+    return ThinkJob(
+        request.instructions,
+        chat(request.messages, known),
+        tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+        choice,
+        tool,
+        min(bounds, default=None),
+        request.spoken,
+        request.voice,
+    )
+
+
+def chat(prompt: Sequence[PromptMessage], known: Known = NO_PICTURES) -> tuple[ChatMessage, ...]:
+    """The prompt's messages, with what was found in their pictures, and with the pictures for a thinker that sees."""
+    return tuple(_message(m, known) for m in prompt)
+
+
+def _message(m: PromptMessage, known: Known) -> ChatMessage:
+    content, images = m.content, _NONE
+    if m.pictures or m.camera is not None:  # else whatever looks like a mark was typed
+        content, images = _marked(m.content, known)
+    found = tuple(map(reported, m.pictures))
+    return ChatMessage(m.role, content, m.kind, m.name, m.audio, found, _view(m.camera), images)
+
+
+def _marked(content: str, known: Known) -> tuple[str, tuple[EmbeddedPicture, ...]]:
+    """The text, and the pictures whose marks stand in it."""
+    marks = dict.fromkeys(PICTURE_MARK.findall(content))
+    for mark in marks:
+        if mark not in known:
+            content = content.replace(mark, _NOT_KEPT)
+    return content, tuple(known[mark] for mark in marks if mark in known)
+
+
+def _view(said: messages.CameraView | None) -> CameraView | None:
+    if said is None:
+        return None
+    evidence = reported(said.report) if said.report else None
+    return CameraView(evidence, said.age_ms / 1000, said.earlier)
+
+
+def _choice(request: Generate) -> tuple[str, str | None]:
+    """The tool choice; auto where a session's choice cannot be met by the tools that there are."""
+    names = {tool.name for tool in request.tools}
+    met = {"required": bool(names), "function": request.tool_name in names}
+    if met.get(request.tool_choice, True):
+        return request.tool_choice, request.tool_name
+    return "auto", None

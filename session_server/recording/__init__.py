@@ -1,0 +1,1 @@
+"""Sessions on file: the recorder, and the replay of what it wrote."""
