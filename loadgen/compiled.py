@@ -67,10 +67,6 @@ MODULES = tuple(
             "clock",
         ),
         (
-            "session_server/runtime",
-            "seam",
-        ),
-        (
             "session_server/runtime/simulation",
             "network seat sim_camera sim_session speech_edges virtual_loop",
         ),
@@ -78,6 +74,10 @@ MODULES = tuple(
             "session_server/scheduler",
             "chunking cost_model demand eviction flow_control kv_pool kv_traffic policies"
             " policy policy_deadline residency residency_events stage_queue urgency work",
+        ),
+        (
+            "session_server/session",
+            "host_adapter",
         ),
     )
     for name in names.split()

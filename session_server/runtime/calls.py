@@ -21,7 +21,7 @@ from session_server.runtime.connection import ConnectionContext, MakeEndpoint
 from session_server.runtime.doorstep import Doorstep, Step
 from session_server.runtime.place import Place
 from session_server.runtime.realtime_routes import OpenSession
-from session_server.runtime.registry import Refusal, Registry
+from session_server.session.registry import Refusal, Registry
 from session_server.transports.base import TalkingEndpoint
 from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call

@@ -19,10 +19,10 @@ from engines.base import Stage
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
 from session_server.config import Config
+from session_server.duplex.engines import try_duplex
+from session_server.duplex.transcription import by_its_key, recogniser
 from session_server.host.stage_assembly import engine_of
 from session_server.recording.record_file import RecordInUse, require_record
-from session_server.runtime.duplex_check import try_duplex
-from session_server.runtime.duplex_words import by_its_key, recogniser
 from session_server.runtime.models import (
     fetch_command,
     missing_models,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from session_server.runtime.registry import NotAdmitted, Refusal
+from session_server.session.registry import NotAdmitted, Refusal
 
 _PATIENCE_S = 4.0
 _WAIT_S = 6.0

@@ -13,7 +13,7 @@ import enum
 import logging
 from collections.abc import Callable
 
-from session_server.runtime.registry import Drainable, Refusal, Registry
+from session_server.session.registry import Drainable, Refusal, Registry
 
 _log = logging.getLogger(__name__)
 

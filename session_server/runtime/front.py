@@ -39,10 +39,10 @@ from session_server.runtime.host_port import HostPort
 from session_server.runtime.http_connection import errors_in_one_shape
 from session_server.runtime.place import PassOn, Place, nowhere
 from session_server.runtime.realtime_routes import RealtimeRoutes
-from session_server.runtime.registry import Refusal, Registry, full
 from session_server.runtime.session_factory import SessionFactory, default_session
-from session_server.runtime.session_task import SessionTask
 from session_server.runtime.tls import Tls, server_tls
+from session_server.session.registry import Refusal, Registry, full
+from session_server.session.session_task import SessionTask
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.websocket import WebSocketOutbox
 from session_server.types.audio import NS_PER_S

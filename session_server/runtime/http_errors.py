@@ -13,7 +13,7 @@ from aiohttp import web
 
 from session_server.protocol.error_codes import error_body
 from session_server.runtime.host_port import HostSilent
-from session_server.runtime.registry import NotAdmitted
+from session_server.session.registry import NotAdmitted
 from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)

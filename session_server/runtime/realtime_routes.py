@@ -21,7 +21,7 @@ from session_server.runtime.auth import Gate, Grant, Identity, asks_for_beta, cr
 from session_server.runtime.client_secrets import SecretStore
 from session_server.runtime.connection import ConnectionContext, MakeEndpoint, context_of
 from session_server.runtime.http_errors import failure, no_such_call
-from session_server.runtime.registry import Connection, Registry
+from session_server.session.registry import Connection, Registry
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.websocket import (
     WebSocketLimits,

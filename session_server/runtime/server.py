@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 
 from engines.model_store import ModelStore
 from session_server.config import Config
+from session_server.duplex.duplex_host import DuplexHost
+from session_server.duplex.engine_keeper import watch_duplex
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import ToSession
 from session_server.observability.host_report import HostReport
@@ -25,14 +27,12 @@ from session_server.runtime.address import Address as Address
 from session_server.runtime.calls import Calls
 from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 from session_server.runtime.drain import Drain
-from session_server.runtime.duplex_figures import watch_duplex
-from session_server.runtime.duplex_host import DuplexHost
 from session_server.runtime.front import Front
 from session_server.runtime.local_host import LocalHost, stages_not_ready, watch_host
 from session_server.runtime.place import Place
-from session_server.runtime.registry import Registry
 from session_server.runtime.session_factory import model_store as model_store
 from session_server.runtime.tls import Tls
+from session_server.session.registry import Registry
 
 
 class Server:

@@ -20,6 +20,8 @@ from session_server.audio.vad_silero import SileroModel, SileroVad
 from session_server.audio.vad_webrtc import WebRtcVad
 from session_server.config import Config
 from session_server.core.settings import Hearing
+from session_server.duplex.duplex_task import DuplexTask
+from session_server.duplex.engines import engine_maker
 from session_server.host.messages import ToHost
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
@@ -28,9 +30,7 @@ from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import VideoOffer, Vision, parse_extensions
 from session_server.recording.recorder import Recorder
 from session_server.runtime.connection import ConnectionContext
-from session_server.runtime.duplex_engines import engine_maker
-from session_server.runtime.duplex_task import DuplexTask
-from session_server.runtime.session_task import SessionServices, SessionTask
+from session_server.session.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox
 from session_server.types.errors import ConfigError
 from session_server.types.ids import NewId, random_id

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from session_server.core import events
 from session_server.core.playback_ledger import PlaybackLedger
-from session_server.runtime.sent_reports import SentReports
+from session_server.session.audio_output import SentReports
 from session_server.transports.base import AudioSent
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 

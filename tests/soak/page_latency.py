@@ -84,7 +84,7 @@ def serve(told: Connection) -> None:
     from session_server.config import load
     from session_server.process.lifecycle import run
     from session_server.runtime.server import serving
-    from session_server.runtime.stop_timing import StopTiming
+    from session_server.session.timing import StopTiming
 
     fence = StopTiming.fence
 

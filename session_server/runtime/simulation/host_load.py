@@ -16,7 +16,7 @@ from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.process.clock import MonotonicClock
 from session_server.protocol.client_events import InputAudioAppend, decode_client_event
-from session_server.runtime.ears import Ears
+from session_server.session.audio_input import Ears
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, AudioFormat
 
 _FRAME_BYTES = OUTPUT_RATE // 50 * 2

@@ -1,4 +1,4 @@
-"""A simulated user's camera, from the lens to the core: the counterpart of `runtime.camera`.
+"""A simulated user's camera, from the lens to the core: the counterpart of `session.camera`.
 
 Frames come at the camera's rate, but only those are looked at that can matter to the core: taken ones, and five a second that look
 like the last taken one. What the scene does is a kind's: it changes now and then, always, or never. Rules as the real gate's: a

@@ -17,12 +17,12 @@ from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
 from session_server.host import messages
 from session_server.recording.recorder import Recorder
-from session_server.runtime import seam
-from session_server.runtime.input_audio import InputAudio
 from session_server.runtime.simulation.network import Path
 from session_server.runtime.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.runtime.simulation.speech_edges import SpeechEdges
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop
+from session_server.session import host_adapter as seam
+from session_server.session.input_timeline import InputAudio
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
 from session_server.types.ids import NewId
 

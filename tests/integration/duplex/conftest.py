@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 from session_server.config import load
-from session_server.runtime.duplex_host import DuplexHost
+from session_server.duplex.duplex_host import DuplexHost
 from session_server.runtime.server import Server
 
 OpenDuplex = Callable[..., AbstractAsyncContextManager[Server]]

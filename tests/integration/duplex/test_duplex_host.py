@@ -13,6 +13,10 @@ from engines.duplex import registry
 from engines.duplex.spec import DuplexSpec
 from engines.model_store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
+from session_server.duplex import engine_keeper as duplex_keeper
+from session_server.duplex.core.slots import Place
+from session_server.duplex.duplex_host import DuplexHost
+from session_server.duplex.engines import try_duplex
 from session_server.host.messages import (
     CancelResponse,
     ClearHeard,
@@ -28,10 +32,6 @@ from session_server.host.messages import (
 )
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
-from session_server.runtime import duplex_keeper
-from session_server.runtime.duplex_check import try_duplex
-from session_server.runtime.duplex_host import DuplexHost
-from session_server.runtime.duplex_seating import Place
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 from tests.integration.duplex.conftest import until

@@ -15,8 +15,7 @@ from engines.conformance.duplex_kit import DuplexKit
 from engines.duplex.base import DuplexConfig, DuplexEngine
 from engines.duplex.spec import PROCESS, DuplexSpec
 from engines.model_store import ModelStore
-from session_server.runtime.duplex_engines import engine_maker
-from session_server.runtime.duplex_process import DuplexProcess
+from session_server.duplex.engines import DuplexProcess, engine_maker
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 
 pytestmark = pytest.mark.integration

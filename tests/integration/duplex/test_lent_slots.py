@@ -16,6 +16,11 @@ from engines.duplex.spec import PROCESS, DuplexSpec, RestSpec
 from engines.model_store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
+from session_server.duplex import engine_keeper as duplex_keeper
+from session_server.duplex.core.slots import Place
+from session_server.duplex.duplex_host import DuplexHost
+from session_server.duplex.engine_keeper import watch_duplex
+from session_server.duplex.engines import DuplexProcess
 from session_server.host.messages import (
     CloseSession,
     DuplexFrame,
@@ -29,11 +34,6 @@ from session_server.host.messages import (
 )
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
-from session_server.runtime import duplex_keeper
-from session_server.runtime.duplex_figures import watch_duplex
-from session_server.runtime.duplex_host import DuplexHost
-from session_server.runtime.duplex_process import DuplexProcess
-from session_server.runtime.duplex_seating import Place
 from session_server.scheduler.params import SchedulerParams
 from tests.integration.duplex.conftest import OpenDuplex, calling, loud, quiet, until
 

@@ -13,7 +13,7 @@ pytest.importorskip("moshi", reason="needs engines/duplex/requirements.txt")
 pytest.importorskip("sentencepiece", reason="needs engines/duplex/requirements.txt")
 
 from session_server.config import load
-from session_server.runtime.duplex_host import DuplexHost
+from session_server.duplex.duplex_host import DuplexHost
 from session_server.runtime.server import serving
 from tests.integration.duplex.conftest import PATIENCE_S, calling, until
 

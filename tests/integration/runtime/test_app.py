@@ -23,7 +23,7 @@ from session_server.runtime.auth import Gate
 from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
 from session_server.runtime.connection import ConnectionContext
 from session_server.runtime.realtime_routes import OpenSession, RealtimeRoutes
-from session_server.runtime.registry import NotAdmitted, Refusal, Registry
+from session_server.session.registry import NotAdmitted, Refusal, Registry
 from session_server.transports.base import Endpoint, Outbox
 
 pytestmark = pytest.mark.integration

@@ -175,7 +175,7 @@ from pathlib import Path
 from engines.duplex.base import DuplexConfig
 from engines.duplex.spec import PROCESS, DuplexSpec
 from engines.model_store import ModelStore
-from session_server.runtime.duplex_engines import engine_maker
+from session_server.duplex.engines import engine_maker
 if __name__ == "__main__":
     options = {"slots": 2, "hang_at_tick": 1, "hang_s": 3600.0}
     spec = DuplexSpec("sim.duplex", placement=PROCESS, options=options)
@@ -217,7 +217,7 @@ def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_
 LOCKED_SERVER = """
 from tests.integration.runtime.test_engine_process import HoldsTheLock
 from engines.duplex.base import DuplexCapabilities
-from session_server.runtime.duplex_process import DuplexProcess
+from session_server.duplex.engines import DuplexProcess
 DuplexProcess(HoldsTheLock, DuplexCapabilities(24_000, 480, 1)).load()
 """
 

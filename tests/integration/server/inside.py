@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from session_server.runtime.registry import Connection
 from session_server.runtime.server import Server
-from session_server.runtime.session_task import SessionTask
+from session_server.session.registry import Connection
+from session_server.session.session_task import SessionTask
 from session_server.transports.websocket import WebSocketOutbox
 from tests.integration.server.caller import Caller
 

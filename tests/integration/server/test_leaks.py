@@ -13,9 +13,9 @@ import pytest
 from engines.sim.wave import verify
 from session_server.core.session import Session
 from session_server.host.response_pipeline import ResponsePipeline
-from session_server.runtime.ears import Ears
-from session_server.runtime.session_task import SessionTask
-from session_server.runtime.voice import Voice
+from session_server.session.audio_input import Ears
+from session_server.session.audio_output import Voice
+from session_server.session.session_task import SessionTask
 from session_server.transports.websocket import WebSocketOutbox
 from tests.integration.server.caller import Caller, append, calling, silence
 from tests.integration.server.conftest import OpenServer, until

@@ -10,7 +10,7 @@ from session_server.core import actions as a, events as e
 from session_server.core.settings import CoreParams
 from session_server.host import messages
 from session_server.host.prompt import described, report, think_job
-from session_server.runtime.seam import to_host
+from session_server.session.host_adapter import to_host
 from tests.unit.core.drive import MANUAL, SERVER_VAD
 from tests.unit.core.test_camera import Cam
 

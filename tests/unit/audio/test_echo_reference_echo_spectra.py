@@ -8,7 +8,7 @@ import pytest
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.echo_reference import BLOCKS, FarEndSpectra, PlaybackReference
 from session_server.audio.vad import FRAME_SAMPLES
-from session_server.runtime.voice import SOONEST_NS
+from session_server.session.audio_output import SOONEST_NS
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from tests.unit.audio.signals import speechlike
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from session_server.runtime.doorstep import Doorstep, Step
-from session_server.runtime.registry import NotAdmitted, Refusal
+from session_server.session.registry import NotAdmitted, Refusal
 
 pytestmark = pytest.mark.unit
 

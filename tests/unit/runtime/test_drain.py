@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from session_server.runtime.drain import Drain, Phase
-from session_server.runtime.registry import Connection, NotAdmitted, Refusal, Registry
+from session_server.session.registry import Connection, NotAdmitted, Refusal, Registry
 from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit

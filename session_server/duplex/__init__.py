@@ -1,0 +1,1 @@
+"""Models that hear and speak at once: one tick for all of their sessions."""

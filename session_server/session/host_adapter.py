@@ -1,0 +1,204 @@
+"""Core values to messages and back: the session's side of the seam to the engine host.
+
+Only spelling: no state, no decisions. Input audio is fetched here because the core names it by position.
+"""
+
+from __future__ import annotations
+
+from session_server.core import actions, events
+from session_server.core.settings import Modality, Tool
+from session_server.host import messages
+from session_server.protocol.values import decode_base64
+from session_server.session.input_timeline import InputAudio
+from session_server.transports.base import AudioSent
+from session_server.types.audio import NS_PER_MS, WordSpan
+
+HostCommand = (
+    actions.Recognise
+    | actions.JudgeTurn
+    | actions.LookAt
+    | actions.StartGeneration
+    | actions.WarmPrefix
+    | actions.AdoptDraft
+    | actions.CancelGeneration
+    | actions.RaiseFence
+    | actions.CancelWork
+    | actions.ReportFrontier
+)
+
+PARTIAL_DUE_MS = 400
+FINAL_DUE_MS = 150
+JUDGEMENT_DUE_MS = 150
+PICTURE_DUE_MS = 500
+FRAME_DUE_MS = 300
+"""Of the camera: what an answer waits for a fresh one."""
+
+
+def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> messages.ToHost:
+    """The message that carries out `command`."""
+    match command:
+        case actions.ReportFrontier(response_id, mark, paused):
+            return messages.Frontier(
+                session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
+            )
+        case actions.Recognise(work_id, start, end, partial, item_id, index):
+            due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
+            if item_id is None:
+                sound = audio.heard(start, end)
+            else:
+                sound = audio.take_inline(item_id, index)
+            return messages.Recognise(session, work_id, sound, partial, due)
+        case actions.JudgeTurn(work_id, start, end):
+            due = now + JUDGEMENT_DUE_MS * NS_PER_MS
+            return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)
+        case actions.LookAt(work_id, image_url):
+            picture = decode_base64(image_url.partition(",")[2], "image_url")
+            return messages.LookAt(session, work_id, picture, now + PICTURE_DUE_MS * NS_PER_MS)
+        case actions.CancelWork(work_id):
+            return messages.CancelWork(session, work_id)
+        case actions.StartGeneration():
+            return _generate(session, command, audio)
+        case actions.WarmPrefix():
+            return messages.Warm(
+                session,
+                command.work_id,
+                command.instructions,
+                _prompt(command.messages, audio),
+                _tools(command.tools),
+                command.tool_choice.mode,
+                command.tool_choice.name,
+            )
+        case actions.AdoptDraft(response_id, lane, epoch, turn_end_ns):
+            return messages.AdoptDraft(session, response_id, lane, epoch, turn_end_ns)
+        case actions.CancelGeneration(response_id):
+            return messages.CancelResponse(session, response_id)
+        case actions.RaiseFence(lane, epoch):
+            return messages.Fence(session, lane, epoch)
+
+
+def look_at_frame(
+    session: str, command: actions.LookAtFrame, picture: bytes, now: int
+) -> messages.LookAt:
+    """The message that has a camera frame looked at; its bytes are the shell's to find."""
+    due = now + FRAME_DUE_MS * NS_PER_MS
+    return messages.LookAt(session, command.work_id, picture, due, command.read, camera=True)
+
+
+def _prompt(
+    entries: tuple[actions.PromptMessage, ...], audio: InputAudio
+) -> tuple[messages.PromptMessage, ...]:
+    """A message whose sound is not kept any more is its words, where they are known, else it is left out."""
+    prompt = []
+    for m in entries:
+        sound = None if m.audio is None else _sound(m.audio, audio)
+        if sound or m.content:
+            prompt.append(
+                messages.PromptMessage(
+                    m.role, m.content, m.kind, m.name, sound or None, m.pictures, _view(m.camera)
+                )
+            )
+    return tuple(prompt)
+
+
+def _view(camera: actions.CameraView | None) -> messages.CameraView | None:
+    if camera is None:
+        return None
+    return messages.CameraView(camera.report, camera.age_ms, camera.earlier)
+
+
+def _sound(said: actions.UserAudio, audio: InputAudio) -> bytes:
+    if said.item_id is None:
+        return audio.heard(said.start_sample, said.end_sample)
+    return audio.kept(said.item_id, said.content_index)
+
+
+def _tools(tools: tuple[Tool, ...]) -> tuple[messages.ToolSpec, ...]:
+    return tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in tools)
+
+
+def _generate(
+    session: str, command: actions.StartGeneration, audio: InputAudio
+) -> messages.Generate:
+    return messages.Generate(
+        session=session,
+        response=command.response_id,
+        lane=command.lane,
+        epoch=command.epoch,
+        instructions=command.instructions,
+        messages=_prompt(command.messages, audio),
+        tools=_tools(command.tools),
+        tool_choice=command.tool_choice.mode,
+        tool_name=command.tool_choice.name,
+        spoken=command.modality is Modality.AUDIO,
+        voice=command.voice,
+        speed=command.speed,
+        max_output_tokens=command.max_output_tokens,
+        turn_end_ns=command.turn_end_ns,
+    )
+
+
+def audio_written(sent: AudioSent, heard_ns: int) -> events.AudioWritten:
+    """What a transport that plays says of a piece that has left, and will have been heard at that instant."""
+    return events.AudioWritten(
+        sent.response_id, sent.end_sample, heard_ns, sent.estimated, sent.gap_samples
+    )
+
+
+def from_host(message: messages.ToSession) -> events.EngineEvent | None:
+    """What the message means to the core; None for what this core never sees."""
+    match message:
+        case messages.TextChunk():
+            return events.TextGenerated(message.response, message.text)
+        case messages.Chunk():
+            return events.AudioGenerated(message.response, message.start_sample, message.pcm)
+        case messages.RecognitionDone():
+            return events.TranscriptReady(message.work_id, message.text)
+        case messages.TurnJudged():
+            return events.TurnJudged(message.work_id, message.probability)
+        case messages.PictureSeen():
+            return events.PictureSeen(
+                message.work_id, message.text, message.report, message.kinds, message.written
+            )
+        case messages.WorkFailed():
+            return events.WorkFailed(message.work_id, message.code, message.message)
+        case messages.Clause():
+            return _clause(message)
+        case messages.CallStarted():
+            return events.CallStarted(message.response, message.index, message.name)
+        case messages.CallArguments():
+            return events.CallArguments(message.response, message.index, message.arguments)
+        case messages.CallFinished():
+            return events.CallFinished(message.response, message.index)
+        case messages.Finished():
+            return _finished(message)
+        case messages.Failed():
+            return events.GenerationFailed(message.response, message.code, message.message)
+        case messages.SessionOpened() | messages.SessionRefused():
+            return None
+        case messages.DuplexFrame() | messages.DuplexLost():
+            return None  # a `DuplexTask` takes them itself
+
+
+def _clause(message: messages.Clause) -> events.ClauseSpoken:
+    words = tuple(
+        WordSpan(w.char_start, w.char_end, w.start_sample, w.end_sample) for w in message.words
+    )
+    return events.ClauseSpoken(
+        message.response,
+        message.char_start,
+        message.char_end,
+        message.start_sample,
+        message.end_sample,
+        words,
+        message.estimated,
+    )
+
+
+def _finished(message: messages.Finished) -> events.GenerationFinished:
+    usage = events.TokenUsage(
+        input_text=message.prompt_tokens,
+        input_cached=message.cached_tokens,
+        output_text=message.output_tokens,
+        output_audio=message.audio_tokens,
+    )
+    return events.GenerationFinished(message.response, message.reason, usage)
