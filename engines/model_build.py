@@ -10,6 +10,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 from engines.model_files import Recipe
@@ -39,7 +40,7 @@ def source_of(recipe: Recipe, root: Path) -> Path:
 
 def build(recipe: Recipe, source: Path, folder: Path) -> None:
     """Write the recipe's outputs into `folder`. Raises FetchFailed with the builder's last line."""
-    paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(resources.files("engines").joinpath("..")), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-m", "engines.model_build", recipe.name, str(source), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

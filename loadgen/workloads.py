@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import yaml
 from loadgen.simulation import NetworkModel, Workload, read_trace, traced
 from loadgen.workload_bounds import complaints
 from session_server.config.shape import build
+from session_server.config.sources import shipped_folder
 from session_server.types.errors import ConfigError
 
 
@@ -62,18 +62,9 @@ def _traced(name: str, label: str, content: Mapping[str, Any]) -> Scenario:
 
 
 def _shipped() -> list[Any]:
-    """Files of the installed package, or of the checkout."""
-    folders = (
-        resources.files("session_server") / "configs" / "workloads",
-        Path(__file__).resolve().parents[1] / "configs" / "workloads",
-    )
-    return [
-        file
-        for folder in folders
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    ]
+    folder = shipped_folder("configs") / "workloads"
+    files = folder.iterdir() if folder.is_dir() else ()
+    return [file for file in files if file.name.endswith(".yaml")]
 
 
 def _read(name: str, seen: Sequence[str]) -> tuple[str, dict[str, Any]]:

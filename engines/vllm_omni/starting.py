@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from session_server.types.errors import (
 
 _INSTALL = "see docs/vllm_omni.md"
 _KIND = "qwen3_omni_moe"
-_ROOT = Path(__file__).parents[2]
+_ROOT = resources.files("engines").joinpath("..")
 _CONNECTOR = "shared_memory"
 _LOCKS = Path("/dev/shm")
 

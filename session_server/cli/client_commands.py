@@ -13,15 +13,15 @@ from dataclasses import asdict
 
 from session_server.cli.console import console, print_json, table, tell
 from session_server.cli.settings import patient, settings
+from session_server.client import offline as offline_turn, talk as talking
+from session_server.client.check import check as look_at_everything
+from session_server.client.look import Look, looks
+from session_server.client.models import model_store, require_models
+from session_server.client.offline import require_writable
+from session_server.client.sound import write_wav
 from session_server.host.prompt import described
+from session_server.http.tls import client_tls
 from session_server.process.lifecycle import run
-from session_server.runtime import offline as offline_turn, talk as talking
-from session_server.runtime.check import check as look_at_everything
-from session_server.runtime.look import Look, looks
-from session_server.runtime.models import model_store, require_models
-from session_server.runtime.offline import require_writable
-from session_server.runtime.sound_files import write_wav
-from session_server.runtime.tls import client_tls
 
 
 def talk(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from session_server.runtime.models import Phase
+from session_server.client.models import Phase
 
 _NOT_A_TERMINAL = 10_000
 """Columns where nobody looks at a screen: a file or a pipe gets whole lines."""

@@ -7,14 +7,14 @@ from dataclasses import asdict
 
 from session_server.cli.console import console, fetch_bars, print_json, table
 from session_server.cli.settings import settings
-from session_server.config import Config
-from session_server.runtime.models import (
+from session_server.client.models import (
     ModelEntry,
     fetch_models,
     looks_at_pictures,
     missing_models,
     model_store,
 )
+from session_server.config import Config
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,15 +9,15 @@ from rich.markup import escape
 from session_server.cli.console import console, table, tell
 from session_server.cli.models import fetch_if_needed
 from session_server.cli.settings import patient, settings
+from session_server.client.check import START_ERRORS, explained, require_port
+from session_server.client.demo import TURN_DETECTION, Shown, clips_to_say, demonstrate
+from session_server.client.models import require_models
+from session_server.client.offline import require_writable
+from session_server.http.server import Server, serve as serve_until_told
+from session_server.http.tls import names_of_this_machine
 from session_server.process.lifecycle import leave_without_stuck_threads, run
 from session_server.recording.record_file import require_record
-from session_server.runtime.check import START_ERRORS, explained, require_port
-from session_server.runtime.demo import TURN_DETECTION, Shown, clips_to_say, demonstrate
-from session_server.runtime.models import require_models
-from session_server.runtime.offline import require_writable
-from session_server.runtime.own_certificate import names_of_this_machine
-from session_server.runtime.server import Server, serve as serve_until_told
-from session_server.runtime.workers.supervisor import Supervisor, serve as serve_with_workers
+from session_server.workers.supervisor import Supervisor, serve as serve_with_workers
 
 
 def serve(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import yaml
@@ -128,16 +129,17 @@ def _graph(section: object, where: Where) -> Graph:
         raise ConfigError(f"{error} ({where(str(error).partition(':')[0])})") from None
 
 
+def shipped_folder(name: str) -> Traversable:
+    """A folder that comes with the package: inside an installed one, beside it in a checkout. It may not be there."""
+    package = resources.files("session_server")
+    inside = package / name
+    return inside if inside.is_dir() else package.joinpath("..", name)
+
+
 def shipped(name: str) -> str | None:
-    """Text of a file of `configs/`: from the installed package, or from the checkout; None: no such file."""
-    for folder in (
-        resources.files("session_server") / "configs",
-        Path(__file__).resolve().parents[2] / "configs",
-    ):
-        candidate = folder / name
-        if candidate.is_file():
-            return candidate.read_text(encoding="utf-8")
-    return None
+    """Text of a file of `configs/`; None: no such file."""
+    file = shipped_folder("configs") / name
+    return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 def _read_file(file: Path | None) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
+from session_server.client.sound import Synthesiser
 from session_server.config import load
+from session_server.http.server import Server, model_store
 from session_server.process.lifecycle import loop_factory
-from session_server.runtime.server import Server, model_store
-from session_server.runtime.sound_files import Synthesiser
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

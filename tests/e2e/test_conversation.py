@@ -10,8 +10,8 @@ import pytest
 from engines.base import JobKey, StepRequest, Transcript, UtteranceJob
 from engines.registry import factory
 from session_server.audio.formats import InputDecoder
-from session_server.runtime.server import Server, model_store
-from session_server.runtime.sound_files import Synthesiser
+from session_server.client.sound import Synthesiser
+from session_server.http.server import Server, model_store
 from session_server.types.audio import AudioFormat
 from tests.integration.server.caller import RATE, Caller, calling, silence
 

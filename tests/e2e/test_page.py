@@ -13,9 +13,9 @@ import av
 import numpy as np
 import pytest
 
+from session_server.client.sound import Synthesiser
 from session_server.config import load
-from session_server.runtime.server import model_store
-from session_server.runtime.sound_files import Synthesiser
+from session_server.http.server import model_store
 from tests.e2e.test_conversation import recognise, words
 from tests.integration.web_client.conftest import (
     ServerInAThread,

@@ -13,9 +13,9 @@ from PIL import Image
 
 from engines.model_store import ModelStore
 from engines.vision.coco import KINDS
+from session_server.client.sound import Synthesiser
 from session_server.config import load
-from session_server.runtime.server import model_store
-from session_server.runtime.sound_files import Synthesiser
+from session_server.http.server import model_store
 from tests.integration.web_client.camera_clip import write_still
 from tests.integration.web_client.conftest import (
     OPEN,

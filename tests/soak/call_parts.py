@@ -30,11 +30,15 @@ import pylibsrtp
 
 from session_server.config.sources import load
 from session_server.host import messages
+from session_server.http.calls import shared_media, watch_media
+from session_server.http.session_factory import (
+    ConnectionContext,
+    SessionFactory,
+    default_session,
+    model_store,
+)
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
-from session_server.runtime.calls import shared_media, watch_media
-from session_server.runtime.connection import ConnectionContext
-from session_server.runtime.session_factory import SessionFactory, default_session, model_store
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP, WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox

@@ -31,7 +31,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from engines.vision.coco import KINDS
 from loadgen.audible import voiced_range
 from loadgen.speech import Clip, clip_from_pcm, room_noise
-from session_server.runtime.sound_files import Synthesiser
+from session_server.client.sound import Synthesiser
 from tests.integration.vision.test_photographs import TRUE
 
 RATE = 24_000

@@ -15,7 +15,7 @@ from engines.base import JobKey, SteppedEngine, StepRequest, Transcript, Utteran
 from engines.cpu import asr
 from engines.model_store import ModelStore
 from engines.vision.camera_questions import about, spelled_out
-from session_server.runtime.sound_files import Synthesiser
+from session_server.client.sound import Synthesiser
 from session_server.types.audio import INPUT_RATE
 from tests.unit.engines.vision.test_camera_questions import NOW, OTHER
 

@@ -25,7 +25,7 @@ from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 from session_server.config import load
-from session_server.runtime.server import Server, serving
+from session_server.http.server import Server, serving
 
 Sound = npt.NDArray[np.int16]
 RATE = 24_000

@@ -20,7 +20,7 @@ import av
 import numpy as np
 
 from session_server.config import load
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from session_server.transports.webrtc.call import Call
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
 from session_server.transports.webrtc.media import MediaPath

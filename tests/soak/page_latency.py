@@ -82,8 +82,8 @@ STOCK = f"""async () => {{
 def serve(told: Connection) -> None:
     """Send the port, then the wall-clock time of each fence of a barge-in, until the other end says anything."""
     from session_server.config import load
+    from session_server.http.server import serving
     from session_server.process.lifecycle import run
-    from session_server.runtime.server import serving
     from session_server.session.timing import StopTiming
 
     fence = StopTiming.fence

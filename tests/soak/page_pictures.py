@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from session_server.runtime.sound_files import Synthesiser
+from session_server.client.sound import Synthesiser
 from tests.integration.web_client.conftest import ServerInAThread, chromium, state, write_sound
 
 SCRIPT: Sequence[tuple[float, str]] = (

@@ -20,7 +20,7 @@ from engines.model_store import ModelStore
 from engines.vision.detector import create
 from engines.vision.evidence_words import answer
 from engines.vision.rephrasing import is_faithful, rephrasing
-from session_server.runtime.look import looks
+from session_server.client.look import looks
 from tests.unit.engines.vision.test_detector import SIGNS, looked_at, sign
 
 QUESTIONS = (

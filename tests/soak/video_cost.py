@@ -25,7 +25,7 @@ import av
 import numpy as np
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from session_server.runtime.calls import SIGHT
+from session_server.http.calls import SIGHT
 from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call
 from session_server.transports.webrtc.limits import FRAME_S, VIDEO_CLOCK, WebRtcLimits

@@ -15,10 +15,10 @@ import statistics
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from session_server.client.sound import Synthesiser
 from session_server.config import load
+from session_server.http.server import Server
 from session_server.process.lifecycle import loop_factory
-from session_server.runtime.server import Server
-from session_server.runtime.sound_files import Synthesiser
 from tests.integration.server.caller import Caller, calling, silence
 
 CONFIGS = ("cpu.yaml", "vllm-cpu.yaml")

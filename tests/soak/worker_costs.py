@@ -30,8 +30,8 @@ from websockets.asyncio.client import connect
 
 from session_server.host.messages import Chunk
 from session_server.process.lifecycle import loop_factory
-from session_server.runtime.workers.control import read_from_supervisor
-from session_server.runtime.workers.link import linked
+from session_server.workers.control import read_from_supervisor
+from session_server.workers.link import linked
 
 ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = """

@@ -20,11 +20,11 @@ import yaml
 from engines.base import Stage, SteppedEngine
 from session_server.config import Config
 from session_server.host.stage_assembly import registered_engine
+from session_server.http.server import model_store
+from session_server.http.session_factory import vad_maker
 from session_server.process.clock import Clock, MonotonicClock
 from session_server.process.lifecycle import SWITCH_INTERVAL_S
 from session_server.process.threads import usable_cpus
-from session_server.runtime.server import model_store
-from session_server.runtime.session_factory import vad_maker
 from session_server.runtime.simulation.fitting import fit_profile
 from session_server.runtime.simulation.host_load import Listeners
 from session_server.runtime.simulation.sharing import Shared, measure_sessions, measure_sharing

@@ -5,30 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from engines.sim.profile import Profile, load_profile
+from session_server.config.sources import shipped_folder
 from session_server.runtime.simulation.host_setup import scheduler_params, with_eyes
 from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.types.errors import ConfigError
 
-_HERE = Path(__file__).resolve()
-_PROFILE_FOLDERS = (
-    _HERE.parents[3] / "configs" / "profiles",
-    _HERE.parents[2] / "configs" / "profiles",
-)
-"""In a checkout, and in an installed package."""
-
 
 def profile_names() -> list[str]:
-    return sorted({p.stem for folder in _PROFILE_FOLDERS for p in folder.glob("*.yaml")})
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
+def _folder() -> Path:
+    return Path(str(shipped_folder("configs"))) / "profiles"
 
 
 def find_profile(name: str) -> Profile:
     """A profile by name or path. Raises ConfigError when there is none."""
     if name.endswith(".yaml"):
         return load_profile(Path(name))
-    for folder in _PROFILE_FOLDERS:
-        path = folder / f"{name}.yaml"
-        if path.is_file():
-            return load_profile(path)
+    path = _folder() / f"{name}.yaml"
+    if path.is_file():
+        return load_profile(path)
     raise ConfigError(f"no profile {name}; there are {', '.join(profile_names())}")
 
 

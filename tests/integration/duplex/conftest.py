@@ -20,7 +20,7 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 from session_server.config import load
 from session_server.duplex.duplex_host import DuplexHost
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 
 OpenDuplex = Callable[..., AbstractAsyncContextManager[Server]]
 

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.duplex.conftest import SIZE, Caller, OpenDuplex, calling, until
 
 pytestmark = pytest.mark.integration

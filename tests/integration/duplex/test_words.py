@@ -13,7 +13,7 @@ from engines import registry
 from engines.base import StepRequest, StepResult
 from engines.model_store import ModelStore
 from engines.sim.asr import AsrOptions, SimAsr
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.duplex.conftest import Caller, OpenDuplex, calling, until
 
 pytestmark = pytest.mark.integration

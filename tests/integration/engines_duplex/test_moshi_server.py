@@ -14,7 +14,7 @@ pytest.importorskip("sentencepiece", reason="needs engines/duplex/requirements.t
 
 from session_server.config import load
 from session_server.duplex.duplex_host import DuplexHost
-from session_server.runtime.server import serving
+from session_server.http.server import serving
 from tests.integration.duplex.conftest import PATIENCE_S, calling, until
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from session_server.host.pipeline_parts import MOST_FRAMES
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.engines_omni.kinds import Kind
 from tests.integration.engines_omni.looking import painted
 from tests.integration.engines_omni.test_through_the_server import (

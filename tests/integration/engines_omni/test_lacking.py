@@ -13,8 +13,8 @@ from engines.model_store import ModelStore
 from engines.needs import missing
 from engines.omni.lacking import part_bytes
 from engines.omni.parts import QWEN2_5
+from session_server.client.check import _engines
 from session_server.config import load
-from session_server.runtime.check import _engines
 from tests.integration.engines_omni.kinds import QWEN2_5 as KIND, QWEN3
 
 pytestmark = pytest.mark.integration

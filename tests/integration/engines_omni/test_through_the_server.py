@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.engines_omni.kinds import QWEN3, Kind
 from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
 from tests.integration.server.caller import calling

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
 from engines.model_store import ModelStore
+from session_server.client.sound import Synthesiser
 from session_server.config import load
-from session_server.runtime.server import Server
-from session_server.runtime.sound_files import Synthesiser
+from session_server.http.server import Server
 from tests.integration.server.caller import Caller, calling, silence
 
 pytestmark = [

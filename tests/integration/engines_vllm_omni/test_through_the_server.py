@@ -16,7 +16,7 @@ pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 from engines.base import GroupSize, JobKey
 from engines.vllm_omni import talker, thinker, wave
 from engines.vllm_omni.thinker import TALKER, OmniThinker
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.engines_vllm_omni.conftest import TOKENS, UNIT, all_free
 from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
 from tests.integration.server.caller import Caller, calling

@@ -17,7 +17,7 @@ from loadgen.report import build
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Clip, Material, clip_from_pcm
 from loadgen.wire_client import Plan
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from session_server.runtime.simulation.spec import Span, Workload
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech

@@ -17,12 +17,11 @@ from aiohttp import ClientResponse, WSServerHandshakeError
 from aiohttp.test_utils import TestClient, TestServer
 
 from session_server.config import AuthConfig, Config, load
+from session_server.http.auth import ClientSecrets, Gate, OwnSecrets
+from session_server.http.realtime_routes import OpenSession, RealtimeRoutes
+from session_server.http.routes import build_app
+from session_server.http.session_factory import ConnectionContext
 from session_server.protocol.session_config import session_rules, voices
-from session_server.runtime.app import build_app
-from session_server.runtime.auth import Gate
-from session_server.runtime.client_secrets import ClientSecrets, OwnSecrets
-from session_server.runtime.connection import ConnectionContext
-from session_server.runtime.realtime_routes import OpenSession, RealtimeRoutes
 from session_server.session.registry import NotAdmitted, Refusal, Registry
 from session_server.transports.base import Endpoint, Outbox
 

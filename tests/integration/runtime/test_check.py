@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engines.base import Stage
+from session_server.client.check import CheckReport, check
 from session_server.config import Config, load
-from session_server.runtime.check import CheckReport, check
 
 pytestmark = pytest.mark.integration
 

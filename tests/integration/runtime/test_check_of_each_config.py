@@ -11,8 +11,8 @@ from engines import needs
 from engines.base import Stage
 from engines.graph import StageSpec
 from engines.model_store import ModelStore
+from session_server.client import check as checking
 from session_server.config import load
-from session_server.runtime import check as checking
 
 pytestmark = pytest.mark.integration
 

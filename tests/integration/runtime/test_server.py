@@ -17,13 +17,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from engines.sim.wave import WaveReport, verify
+from session_server.client.dialogue import ask, hear_out, session_settings
+from session_server.client.offline import converse_once
+from session_server.client.realtime_client import ClientError, connected, microphone
+from session_server.client.sound import write_wav
+from session_server.client.talk import talk_recorded
 from session_server.config import Config, load
-from session_server.runtime.client import ClientError, connected, microphone
-from session_server.runtime.dialogue import ask, hear_out, session_settings
-from session_server.runtime.offline import converse_once
-from session_server.runtime.server import Server, serving
-from session_server.runtime.sound_files import write_wav
-from session_server.runtime.talk import talk_recorded
+from session_server.http.server import Server, serving
 from session_server.types.errors import ConfigError, ModelsMissing
 
 pytestmark = pytest.mark.integration

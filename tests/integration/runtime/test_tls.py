@@ -11,12 +11,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from session_server.client.offline import converse_once
+from session_server.client.realtime_client import ClientError, connected
 from session_server.config import Config, load
-from session_server.runtime.client import ClientError, connected
-from session_server.runtime.offline import converse_once
-from session_server.runtime.own_certificate import own_certificate
-from session_server.runtime.server import Address, Server, serving
-from session_server.runtime.tls import client_tls
+from session_server.http.server import Address, Server, serving
+from session_server.http.tls import client_tls, own_certificate
 from session_server.types.errors import ConfigError
 from tests.integration.runtime.test_server import SPEECH
 

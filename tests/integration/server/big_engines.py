@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from session_server.config import load
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.caller import Event
 from tests.integration.server.conftest import until, until_intact
 

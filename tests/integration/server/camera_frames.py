@@ -10,8 +10,8 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from session_server.http.server import Server
 from session_server.observability.catalogue import PREFIX
-from session_server.runtime.server import Server
 from tests.integration.server.caller import Caller, Event
 
 EYES: dict[str, Any] = {

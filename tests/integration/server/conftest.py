@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from session_server.config import load
+from session_server.http.server import Server
 from session_server.observability.catalogue import PREFIX
-from session_server.runtime.server import Server
 from tests.integration.server.caller import PATIENCE_S
 from tests.patient_loop import LoopClock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from session_server.session.registry import Connection
 from session_server.session.session_task import SessionTask
 from session_server.transports.websocket import WebSocketOutbox

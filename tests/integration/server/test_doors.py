@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from engines.sim.wave import verify
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import (
     PATIENCE_S,

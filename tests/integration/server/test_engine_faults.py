@@ -12,7 +12,7 @@ import pytest
 from engines.sim.talker import SimTalker
 from engines.sim.wave import verify
 from session_server.host.stages import engine_keeper as restarts
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import Caller, Event, calling, silence
 from tests.integration.server.conftest import OpenServer, until

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus
 
+from session_server.http.server import Server
 from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec, StopLeg
-from session_server.runtime.server import Server
 from tests.integration.server.caller import PATIENCE_S, Caller, append, calling, silence
 from tests.integration.server.camera_frames import EYES, look, opt_in, with_video
 from tests.integration.server.conftest import OpenServer, until

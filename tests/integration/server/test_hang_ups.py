@@ -12,7 +12,7 @@ import pytest
 
 from engines.base import StepRequest, StepResult
 from engines.sim.asr import SimAsr
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, append, calling, silence
 from tests.integration.server.conftest import OpenServer, until

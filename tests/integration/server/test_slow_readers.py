@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from engines.sim.wave import verify
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import Caller
 from tests.integration.server.conftest import OpenServer, until

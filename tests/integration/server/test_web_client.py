@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import pytest
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.conftest import OpenServer
 
 pytestmark = pytest.mark.integration

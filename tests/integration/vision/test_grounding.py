@@ -18,7 +18,7 @@ from engines.base import (
 from engines.model_store import ModelStore
 from engines.vision.grounded_thinker import create
 from engines.vision.kind_names import words_for_kinds
-from session_server.runtime.look import looks
+from session_server.client.look import looks
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
 

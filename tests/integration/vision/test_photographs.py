@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from engines.model_store import ModelStore
+from session_server.client.look import Look, looks
 from session_server.host.prompt import described
-from session_server.runtime.look import Look, looks
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
 

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from session_server.config import load
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.unit.audio.signals import speechlike
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

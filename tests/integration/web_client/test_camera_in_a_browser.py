@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.web_client.camera_clip import write_clip
 from tests.integration.web_client.conftest import (
     OPEN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.web_client.conftest import (
     OPEN,
     SENTENCE,

@@ -8,7 +8,7 @@ from engines.base import Capabilities, ChunkShape, Stage
 from engines.graph import EdgeUnit, Graph
 from session_server.config import load
 from session_server.host.stage_assembly import require_fit
-from session_server.runtime.session_factory import hearing_of
+from session_server.http.session_factory import hearing_of
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -9,10 +9,10 @@ from engines.base import Stage
 from engines.model_store import ModelStore
 from engines.registry import factory
 from engines.vision.coco import KINDS
+from session_server.client.models import missing_models, require_models
 from session_server.config import load
+from session_server.http.session_factory import video_offer
 from session_server.protocol.extensions import VideoOffer, Vision
-from session_server.runtime.models import missing_models, require_models
-from session_server.runtime.session_factory import video_offer
 from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit

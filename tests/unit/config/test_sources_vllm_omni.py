@@ -10,7 +10,7 @@ from engines.model_store import ModelStore
 from engines.registry import factory, is_streaming, streaming_factory
 from session_server.config import load
 from session_server.host.stage_assembly import require_fit
-from session_server.runtime.session_factory import hearing_of
+from session_server.http.session_factory import hearing_of
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from session_server.config import load
 from session_server.observability.catalogue import PREFIX
-from session_server.runtime.workers.supervisor import Supervisor
+from session_server.workers.supervisor import Supervisor
 from tests.integration.server.caller import PATIENCE_S, Caller, calling
 
 URL = "ws://worker/v1/realtime"

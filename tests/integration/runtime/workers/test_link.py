@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from session_server.host.messages import Chunk, SessionOpened, ToSession
-from session_server.runtime.workers import link as link_module
-from session_server.runtime.workers.control import Minted, pack, read_from_supervisor
-from session_server.runtime.workers.framing import frame
-from session_server.runtime.workers.link import Link, linked
+from session_server.workers import link as link_module
+from session_server.workers.control import Minted, pack, read_from_supervisor
+from session_server.workers.link import Link, frame, linked
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.runtime.address import Address
-from session_server.runtime.place import slot_of
+from session_server.http.worker_identity import Address, slot_of
 from tests.integration.runtime.workers.conftest import KEY, TwoWorkers, two_workers, until
 from tests.integration.transports.webrtc.rtc_caller import calling as calling_by_webrtc
 

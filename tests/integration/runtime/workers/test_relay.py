@@ -14,9 +14,9 @@ import pytest
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from session_server.runtime.workers import relay as relay_module
-from session_server.runtime.workers.relay import Relay, socket_of
 from session_server.transports.websocket import WebSocketLimits
+from session_server.workers import call_proxy as relay_module
+from session_server.workers.call_proxy import Relay, socket_of
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from session_server.runtime.workers.shared_port import SharedPort
 from session_server.types.errors import ConfigError
+from session_server.workers.worker_process import SharedPort
 
 pytestmark = pytest.mark.integration
 

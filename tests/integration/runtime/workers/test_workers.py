@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from session_server.runtime.place import slot_of
-from session_server.runtime.workers import child as child_module
-from session_server.runtime.workers.child import Child
+from session_server.http.worker_identity import slot_of
+from session_server.workers import worker_process as child_module
+from session_server.workers.worker_process import Child
 from tests.integration.runtime.workers.conftest import LIMIT, TwoWorkers, until
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller

@@ -23,7 +23,7 @@ from aiortc import (
 )
 from aiortc.rtp import RtcpPsfbPacket
 
-from session_server.runtime.calls import SIGHT
+from session_server.http.calls import SIGHT
 from session_server.transports.base import AudioSent, VideoFrame
 from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call

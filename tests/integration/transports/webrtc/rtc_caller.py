@@ -27,7 +27,7 @@ from aiortc import (
 )
 from aiortc.mediastreams import MediaStreamError
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.caller import RATE, Caller, Event
 
 SAMPLES = RATE // 50

@@ -8,7 +8,7 @@ import threading
 import aiohttp
 import pytest
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.caller import contains
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiortc import VideoStreamTrack
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.caller import calling as calling_by_websocket
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.transports.webrtc.cameras import direction

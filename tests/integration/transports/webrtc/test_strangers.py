@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from session_server.runtime.call_routes import MAX_SIDEBANDS
-from session_server.runtime.server import Server
+from session_server.http.call_routes import MAX_SIDEBANDS
+from session_server.http.server import Server
 from session_server.transports.webrtc.aiortc_internals import MAX_BYTES, MAX_WAITING
 from session_server.transports.webrtc.media import MediaPath
 from tests.integration.server.caller import calling as calling_by_websocket

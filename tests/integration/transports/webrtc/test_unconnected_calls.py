@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from session_server.runtime.server import Server
+from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import calling as calling_by_websocket
 from tests.integration.server.conftest import OpenServer, until

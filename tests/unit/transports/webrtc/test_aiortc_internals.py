@@ -15,7 +15,7 @@ from aiortc import RTCPeerConnection, RTCRtpReceiver, RTCRtpSender
 from aiortc.rtcdtlstransport import RTCDtlsTransport
 
 from session_server.config import load
-from session_server.runtime.calls import SIGHT, shared_media
+from session_server.http.calls import SIGHT, shared_media
 from session_server.transports.webrtc import (
     aiortc_internals as addresses,
     aiortc_internals as closing,

@@ -1,0 +1,1 @@
+"""Our own realtime client, and what the command line runs with it."""

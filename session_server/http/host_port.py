@@ -1,0 +1,112 @@
+"""What sessions and I/O need of the engine host, whether it runs in this process or in another one.
+
+`local_host` is the first kind, `workers.remote_host` the second. Everything but `post` may have to ask another process, so it is
+awaited; where no answer comes it raises `HostSilent`, which a client hears as 503.
+
+The engine host of this very process, as sessions see it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from session_server.host.messages import ToHost
+from session_server.http.auth import OwnSecrets, SecretSession, SecretStore
+from session_server.observability.catalogue import SchedulingClass, WorkKind
+from session_server.observability.metrics import Metrics
+from session_server.protocol.values import JsonObject
+from session_server.types.errors import SessionServerError
+
+if TYPE_CHECKING:
+    from session_server.host.engine_host import EngineHost
+
+
+class HostSilent(SessionServerError):
+    """The engine host's process gives no answer: it is overloaded, or gone."""
+
+
+class ServingHost(Protocol):
+    """What a server needs of its engine host, whatever the graph."""
+
+    async def start(self) -> None:
+        """Load the engines. Raises the first failure."""
+        ...
+
+    async def stop(self) -> None:
+        """Close them, without waiting for answers. Idempotent."""
+        ...
+
+    def post(self, message: ToHost) -> None: ...
+
+    @property
+    def stage_states(self) -> dict[str, str]:
+        """Stage -> loading, idle, busy, down or stopped."""
+        ...
+
+
+class HostPort(SecretStore, Protocol):
+    """The door to the one engine host of a server, which also keeps the ephemeral keys."""
+
+    def post(self, message: ToHost) -> None:
+        """Hand a session's message over. Returns at once, never raises."""
+        ...
+
+    async def not_ready(self) -> list[str]:
+        """What keeps the engines from working; empty: nothing."""
+        ...
+
+    async def metrics_page(self) -> bytes:
+        """The metrics of the whole server, in the text format of Prometheus."""
+        ...
+
+
+class LocalHost:
+    """A `HostPort` onto the engine host. `metrics`: of the whole server."""
+
+    def __init__(self, host: ServingHost, secrets: OwnSecrets, metrics: Metrics) -> None:
+        self._host = host
+        self._secrets = secrets
+        self._metrics = metrics
+
+    def post(self, message: ToHost) -> None:
+        self._host.post(message)
+
+    async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:
+        return await self._secrets.mint(session, life_s)
+
+    async def find(self, value: str) -> SecretSession | None:
+        return await self._secrets.find(value)
+
+    async def not_ready(self) -> list[str]:
+        return stages_not_ready(self._host)
+
+    async def metrics_page(self) -> bytes:
+        return self._metrics.render()
+
+
+def stages_not_ready(host: ServingHost) -> list[str]:
+    """The stages that have no engine at work, each with what it is doing."""
+    return [
+        f"stage {stage} is {state}"
+        for stage, state in host.stage_states.items()
+        if state not in ("idle", "busy")
+    ]
+
+
+def watch_host(host: EngineHost, metrics: Metrics) -> None:
+    """What is read of the host at each scrape."""
+
+    def sessions_of(kind: SchedulingClass) -> float:
+        return float(host.sessions_by_class()[kind.value])
+
+    for kind in SchedulingClass:
+        metrics.watch("scheduler_sessions", partial(sessions_of, kind), kind.value)
+    predictions = {
+        ("admission_load", None): lambda: host.prediction.load,
+        ("admission_capacity_cores", None): lambda: host.prediction.capacity,
+        ("admission_work_cores", WorkKind.ANSWERS.value): lambda: host.prediction.answers,
+        ("admission_work_cores", WorkKind.UNCOUNTED.value): lambda: host.prediction.uncounted,
+    }
+    for (name, label), read in predictions.items():
+        metrics.watch(name, read, label)

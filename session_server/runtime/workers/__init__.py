@@ -1,6 +1,0 @@
-"""Several processes for connections and media, in front of one engine host.
-
-`supervisor` is the parent: it has the engine host and starts the workers. `worker` is a child: a `runtime.front` whose host is at
-the other end of a `link`, a Unix socket pair. What crosses it are the messages of the seam (`host.messages`) and those of
-`control`.
-"""

@@ -1,0 +1,179 @@
+"""The host's side of the links: whose a session is, keys for all, and what a lost worker leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from session_server.host.messages import (
+    CancelResponse,
+    CloseSession,
+    Finished,
+    OpenSession,
+    SessionOpened,
+    SessionRefused,
+    ToHost,
+)
+from session_server.http.auth import ClientSecrets
+from session_server.observability.metrics import Metrics
+from session_server.observability.multiprocess_metrics import Totals, counts_of
+from session_server.workers.control import (
+    AskPage,
+    AskReady,
+    Count,
+    Counted,
+    FindSecret,
+    Found,
+    Minted,
+    MintSecret,
+    Page,
+    Ready,
+    json_of,
+    session_of,
+)
+from session_server.workers.host_rpc import Desk, Peer
+from tests.unit.workers.conftest import Sent
+
+pytestmark = pytest.mark.unit
+
+
+class Office:
+    """A desk with two workers; `posted` is what came to the host."""
+
+    def __init__(self) -> None:
+        self.posted: list[ToHost] = []
+        self.now_s = 1000
+        self.metrics = Metrics(strict=True)
+        self.desk = Desk(
+            self.posted.append,
+            lambda: ["stage asr is down"],
+            ClientSecrets(2),
+            Totals(self.metrics),
+            lambda: self.now_s,
+        )
+        self.sent = [Sent(), Sent()]
+        self.peers = [Peer(sent) for sent in self.sent]
+        for peer in self.peers:
+            self.desk.joined(peer)
+
+    def mint(self, worker: int, **session: object) -> str:
+        self.desk.take(self.peers[worker], MintSecret(1, json_of(session or None), 10))
+        return self.sent[worker].of(Minted)[-1].value
+
+    def find(self, worker: int, value: str) -> Found:
+        self.desk.take(self.peers[worker], FindSecret(2, value))
+        return self.sent[worker].of(Found)[-1]
+
+
+def test_a_message_goes_to_the_worker_that_has_the_session_and_to_no_other():
+    office = Office()
+    office.desk.take(office.peers[0], OpenSession("a"))
+    office.desk.take(office.peers[1], OpenSession("b"))
+    for name in ("a", "b"):
+        office.desk.deliver(SessionOpened(name))
+        office.desk.deliver(Finished(name, "r", "stop"))
+    for sent, name in zip(office.sent, "ab", strict=True):
+        assert [message.session for message in sent.messages] == [name, name]
+
+
+def test_a_worker_cannot_touch_a_session_of_another_one():
+    office = Office()
+    office.desk.take(office.peers[0], OpenSession("a"))
+    office.desk.take(office.peers[1], OpenSession("a"))
+    office.desk.take(office.peers[1], CancelResponse("a", "r"))
+    office.desk.take(office.peers[1], CloseSession("a"))
+    assert office.posted == [OpenSession("a")]
+    assert len(office.desk) == 1
+
+
+def test_a_session_that_was_refused_or_closed_is_forgotten():
+    office = Office()
+    for name in ("a", "b"):
+        office.desk.take(office.peers[0], OpenSession(name))
+    office.desk.deliver(SessionRefused("a", "full", 5, full=True))
+    office.desk.take(office.peers[0], CloseSession("a"))
+    office.desk.take(office.peers[0], CloseSession("b"))
+    assert len(office.desk) == 0
+    assert office.posted[-1] == CloseSession("b")
+    office.desk.deliver(Finished("b", "r", "stop"))
+    assert office.sent[0].of(Finished) == []
+
+
+def test_a_lost_worker_leaves_no_session_behind_and_the_others_keep_theirs():
+    office = Office()
+    for peer, name in ((0, "a"), (0, "b"), (1, "c")):
+        office.desk.take(office.peers[peer], OpenSession(name))
+    office.desk.left(office.peers[0])
+    office.desk.left(office.peers[0])
+    assert office.posted[3:] == [CloseSession("a"), CloseSession("b")] or office.posted[3:] == [
+        CloseSession("b"),
+        CloseSession("a"),
+    ]
+    office.desk.deliver(SessionOpened("c"))
+    assert office.sent[1].of(SessionOpened) == [SessionOpened("c")]
+
+
+def test_a_key_of_one_worker_is_good_at_every_other_until_it_expires():
+    office = Office()
+    value = office.mint(0, type="realtime", instructions="x")
+    found = office.find(1, value)
+    assert (found.known, session_of(found.session)) == (
+        True,
+        {"type": "realtime", "instructions": "x"},
+    )
+    assert found.expires_at == 1010
+    office.now_s = 1010
+    assert not office.find(1, value).known
+    assert not office.find(0, "ek_unknown").known
+
+
+def test_the_bound_on_keys_holds_over_all_workers():
+    office = Office()
+    keys = [office.mint(k % 2) for k in range(3)]
+    assert [office.find(0, key).known for key in keys].count(True) == 2
+
+
+def test_every_worker_hears_the_same_reasons():
+    office = Office()
+    for peer, sent in zip(office.peers, office.sent, strict=True):
+        office.desk.take(peer, AskReady(7))
+        assert sent.of(Ready) == [Ready(7, ("stage asr is down",))]
+
+
+def counting(kind: str) -> Metrics:
+    made = Metrics(strict=True)
+    made.session_ended(kind, 10)
+    return made
+
+
+@pytest.mark.asyncio
+async def test_a_page_asked_for_at_one_worker_sums_all_and_asks_each_once():
+    office = Office()
+    for number in (1, 2):
+        office.desk.take(office.peers[0], AskPage(number))
+    await asyncio.sleep(0.01)
+    for peer, sent in zip(office.peers, office.sent, strict=True):
+        (asked,) = sent.of(Count)
+        office.desk.take(peer, Counted(asked.ask, counts_of(counting("closed"))))
+    while len(office.sent[0].of(Page)) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    pages = office.sent[0].of(Page)
+    assert [page.ask for page in pages] == [1, 2]
+    assert b'session_server_sessions_total{outcome="closed"} 2.0' in pages[0].text
+    assert pages[0].text == pages[1].text
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_dies_while_it_is_asked_is_summed_as_it_last_spoke():
+    office = Office()
+    office.desk.take(office.peers[1], Counted(0, counts_of(counting("lost"))))
+    office.desk.take(office.peers[0], AskPage(1))
+    await asyncio.sleep(0.01)
+    (asked,) = office.sent[0].of(Count)
+    office.desk.take(office.peers[0], Counted(asked.ask, counts_of(counting("lost"))))
+    office.desk.left(office.peers[1])
+    while not office.sent[0].of(Page):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    text = office.sent[0].of(Page)[0].text
+    assert b'session_server_sessions_total{outcome="lost"} 2.0' in text
