@@ -36,7 +36,7 @@ MODULES = tuple(
     for folder, names in (
         (
             "engines/sim",
-            "scripted scripted_eyes scripted_thinker",
+            "scripted_stages scripted_thinker",
         ),
         (
             "loadgen",

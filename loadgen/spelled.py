@@ -1,6 +1,6 @@
 """What simulated users say: lengths and words for scripted engines, no sound.
 
-`turn <n> prompt <tokens> answer <tokens>` is a question that the engines can read (`engines/sim/scripted.py`); "mhm" is a
+`turn <n> prompt <tokens> answer <tokens>` is a question that the engines can read (`engines/sim/scripted_stages.py`); "mhm" is a
 backchannel, and a false start has no words at all.
 """
 

@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure() -> None:
     """Tests of real models read their folder from the environment; whoever ran `demo` has them in the cache."""
-    from engines.model_store import ModelStore, default_root
+    from engines.model_store.store import ModelStore, default_root
 
     if "SESSION_SERVER_MODELS" not in os.environ and not ModelStore(default_root()).missing():
         os.environ["SESSION_SERVER_MODELS"] = str(default_root())

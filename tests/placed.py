@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from engines.base import Capabilities, JobKey, NoCapacity, StepRequest, StepResult
 from engines.graph import Placement, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine, placed_worker
 from session_server.host.stages.stage_worker import (
     Call,

@@ -26,13 +26,12 @@ from engines.base import (
     StepResult,
     Transcript,
     UtteranceJob,
+    require_new,
 )
-from engines.cpu.asr_audio import Samples, is_silent, parts, samples_of
-from engines.cpu.memory import give_back
-from engines.cpu.moonshine import Moonshine, Recognised
-from engines.model_store import ModelStore
+from engines.cpu.moonshine import Moonshine, Recognised, Samples, is_silent, parts, samples_of
+from engines.cpu.onnx_runtime import give_back
+from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
-from engines.stepping import require_new
 from session_server.types.audio import INPUT_RATE
 from session_server.types.errors import EngineFault
 

@@ -16,7 +16,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.base import Capabilities, JobKey, Spectra, SpeechJob, Stage, StepRequest, StepResult
+from engines.base import (
+    Capabilities,
+    JobKey,
+    Spectra,
+    SpeechJob,
+    Stage,
+    StepRequest,
+    StepResult,
+    require_new,
+    step_each,
+)
 from engines.cpu.acoustics import (
     CHANNELS,
     HOP,
@@ -29,11 +39,10 @@ from engines.cpu.acoustics import (
     pulse_train,
 )
 from engines.cpu.hibari_graphs import FEATURES, SPECTRA
-from engines.cpu.ort_session import open_session
-from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT
-from engines.model_store import ModelStore
+from engines.cpu.onnx_runtime import open_session
+from engines.model_store.recipes import HIBARI_CODEC, HIBARI_CODEC_FLOAT
+from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
-from engines.stepping import require_new, step_each
 
 CONTEXT = 27
 _GRAPHS = {"int8": HIBARI_CODEC, "float": HIBARI_CODEC_FLOAT}

@@ -16,11 +16,10 @@ from typing import Any
 from llguidance import LLMatcher, LLTokenizer
 
 from engines.base import FunctionSpec
-from engines.chat_text import CALL_CLOSE, CALL_OPEN
-from engines.cpu.grammar_bounds import drop_unreasonable
-from engines.cpu.grammar_refs import finite
-from engines.cpu.smollm_tokenizer import SmolTokenizer
-from engines.cpu.thinker_call import MOST_CHOICES, CallAnswer, ClosingTokens
+from engines.cpu.decoding import MOST_CHOICES, CallAnswer, ClosingTokens
+from engines.cpu.json_schema import drop_unreasonable, finite
+from engines.cpu.smollm_prompt import SmolTokenizer
+from engines.prompt import CALL_CLOSE, CALL_OPEN
 
 Schema = Mapping[str, Any]
 

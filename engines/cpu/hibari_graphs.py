@@ -18,7 +18,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.utils import extract_model
 
-from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
+from engines.model_store.recipes import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
 from session_server.types.errors import EngineFault
 
 FEATURES = "/Concat_43_output_0"

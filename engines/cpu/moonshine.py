@@ -1,4 +1,20 @@
-"""Moonshine tiny-en: the two graphs, and greedy decoding of a batch.
+"""Preparing an utterance for recognition: samples, silence, and where a long one may be cut.
+
+Audio is float32 in -1..1 at INPUT_RATE; positions are samples. Cutting looks only at the audio up to the
+cut, so the cuts of a growing utterance never move.
+
+Tells recognised speech from what the recogniser makes up on noise.
+
+Moonshine, like every model trained on subtitles, answers noise with stock phrases, with loops, or with words that
+it hardly believes itself. `confidence` is the mean natural logarithm of the probability of each chosen
+token, the end mark included: clean speech is above -0.5, babble mostly below -0.9.
+
+Moonshine's vocabulary: token ids to text.
+
+The file holds, for each token, its length (one byte; 128 and more: `second * 128 + first - 128`) and its bytes.
+`<0xNN>` stands for one byte, other `<...>` are marks without text, and U+2581 is a space.
+
+Moonshine tiny-en: the two graphs, and greedy decoding of a batch.
 
 A guess of the text (what was recognised a moment ago of the same utterance) is checked in one call: where the model
 would have written the same it is taken over, from the first difference on decoding goes on token by token. So a
@@ -8,19 +24,167 @@ growing utterance costs little more than its encoder. The result is that of plai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.cpu.asr_audio import SHORTEST, Samples
-from engines.cpu.asr_filter import believable, loop_start
-from engines.cpu.asr_tokenizer import AsrTokenizer
-from engines.cpu.ort_session import open_session
-from engines.model_files import ASR_DECODER, ASR_ENCODER, ASR_TOKENS
-from engines.model_store import ModelStore
+from engines.cpu.onnx_runtime import open_session
+from engines.model_store.recipes import ASR_DECODER, ASR_ENCODER, ASR_TOKENS
+from engines.model_store.store import ModelStore
 from session_server.types.audio import INPUT_RATE
+from session_server.types.errors import EngineFault
+
+Samples = NDArray[np.float32]
+
+SEGMENT_MIN = 8 * INPUT_RATE
+SEGMENT_MAX = 12 * INPUT_RATE
+SHORTEST = INPUT_RATE // 4
+"""The encoder needs a few frames; shorter audio is padded to this."""
+
+_FRAME = INPUT_RATE // 50
+_QUIET_FRAMES = 5
+_SILENT_RMS = 5e-4
+"""-66 dBFS: below this nothing in 20 ms can be speech at a usable level."""
+
+
+def samples_of(pcm: bytes) -> Samples:
+    """s16le bytes as samples; an odd last byte is dropped."""
+    return np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2").astype(np.float32) / 32768.0
+
+
+def frame_levels(audio: Samples) -> NDArray[np.float64]:
+    """RMS of each whole 20 ms frame."""
+    frames = audio[: len(audio) // _FRAME * _FRAME].reshape(-1, _FRAME)
+    levels: NDArray[np.float64] = np.sqrt(np.mean(np.square(frames, dtype=np.float64), axis=1))
+    return levels
+
+
+def is_silent(audio: Samples) -> bool:
+    """Whether no frame is loud enough to be speech."""
+    levels = frame_levels(audio)
+    return levels.size == 0 or float(levels.max()) < _SILENT_RMS
+
+
+def cut_points(audio: Samples) -> list[int]:
+    """Where to cut `audio` so that each part but the last has SEGMENT_MIN..SEGMENT_MAX samples and ends in
+    the quietest 100 ms there. Empty for audio that fits one part."""
+    cuts: list[int] = []
+    start = 0
+    while len(audio) - start > SEGMENT_MAX:
+        start += _quietest(audio[start : start + SEGMENT_MAX])
+        cuts.append(start)
+    return cuts
+
+
+def _quietest(window: Samples) -> int:
+    levels = frame_levels(window)[SEGMENT_MIN // _FRAME :]
+    smooth = np.convolve(levels, np.full(_QUIET_FRAMES, 1 / _QUIET_FRAMES), mode="valid")
+    middle = int(smooth.argmin()) + _QUIET_FRAMES // 2
+    return SEGMENT_MIN + middle * _FRAME
+
+
+def parts(audio: Samples) -> list[Samples]:
+    """`audio` cut at `cut_points`."""
+    return [np.ascontiguousarray(part) for part in np.split(audio, cut_points(audio))]
+
+
+UNBELIEVED = -0.9
+_PHANTOM_UNBELIEVED = -0.15
+_PHANTOMS = frozenset(
+    {"you", "thank you for watching", "thanks for watching", "bye", "so", "mm hmm"}
+)
+_MUSIC = re.compile("[\u266a\u266b\u2669\u266c]+")
+_WORDS = re.compile(r"[\w']+")
+_LONGEST_PHRASE = 8
+_LOOP_REPEATS = 3
+
+
+def loop_start(items: list[int] | list[str], repeats: int = _LOOP_REPEATS) -> int | None:
+    """Where the tail of `items` begins to repeat itself: the end of a phrase's first occurrence when the
+    tail is that phrase `repeats` times (a single item: twice as often). None when it does not loop."""
+    for size in range(1, _LONGEST_PHRASE + 1):
+        needed = repeats * 2 if size == 1 else repeats
+        if len(items) < size * needed:
+            continue
+        phrase = items[-size:]
+        count = 1
+        while items[len(items) - size * (count + 1) : len(items) - size * count] == phrase:
+            count += 1
+        if count >= needed:
+            return len(items) - size * (count - 1)
+    return None
+
+
+def believable(text: str, confidence: float) -> str:
+    """`text`, or nothing when it was made up."""
+    text = _MUSIC.sub("", text).strip()
+    words = [word.lower() for word in _WORDS.findall(text)]
+    if not words or confidence < UNBELIEVED:
+        return ""
+    if " ".join(words) in _PHANTOMS and confidence < _PHANTOM_UNBELIEVED:
+        return ""
+    return "" if _mostly_loop(words) else text
+
+
+def _mostly_loop(words: list[str]) -> bool:
+    start = loop_start(words)
+    return start is not None and len(words) - start >= len(words) // 2
+
+
+_BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
+_SPACE = "\u2581".encode()
+
+
+def read_pieces(data: bytes) -> list[bytes]:
+    """The text of each token, marks being empty. Raises ValueError when the data is cut short."""
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length = data[at]
+        at += 1
+        if length >= 128:
+            if at >= len(data):
+                raise ValueError("the last length is cut short")
+            length = data[at] * 128 + length - 128
+            at += 1
+        if at + length > len(data):
+            raise ValueError("the last token is cut short")
+        pieces.append(_plain(data[at : at + length]))
+        at += length
+    return pieces
+
+
+def _plain(piece: bytes) -> bytes:
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    if piece.startswith(b"<") and piece.endswith(b">"):
+        return b""
+    return piece.replace(_SPACE, b" ")
+
+
+class AsrTokenizer:
+    """Decodes Moonshine's token ids."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    @classmethod
+    def read(cls, path: Path) -> AsrTokenizer:
+        """Raises EngineFault when the file is damaged."""
+        try:
+            return cls(read_pieces(path.read_bytes()))
+        except ValueError as error:
+            raise EngineFault(f"{path.name} is damaged: {error}") from error
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of `ids` without leading or trailing space; bytes that are no character vanish."""
+        joined = b"".join(self._pieces[i] for i in ids if i < len(self._pieces))
+        return joined.decode("utf-8", "ignore").strip()
+
 
 _BEGIN, _END = 1, 2
 _LAYERS, _HEADS, _HEAD = 6, 8, 36

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from engines.cpu.speech_text import SpokenWord, sentences, spoken_words
+from engines.cpu.text_normalization import SpokenWord, sentences, spoken_words
 from session_server.types.errors import ModelsMissing
 
 NOBODY = -1

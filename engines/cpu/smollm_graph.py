@@ -12,6 +12,10 @@ Most layers multiply u8 activations by s8 weights, twice as fast at reading prom
 use 7 of their 8 bits: kernels for processors without VNNI add two products in 16 bits, which 8 bits can overflow. The
 second product of the feed-forward part, whose inputs have outliers, and the output layer, which runs for one row,
 keep block-wise 8-bit weights. Against float weights: KL 0.031 (0.006 with block-wise products throughout).
+
+SmolLM2's graph and tokenizer, made once from the GGUF file in its package.
+
+Only this module needs `gguf`; the running server needs what it writes.
 """
 
 from __future__ import annotations
@@ -23,8 +27,12 @@ from typing import Any
 
 import numpy as np
 import onnx
+from gguf import GGUFReader, dequantize
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 
 Weights = Mapping[str, NDArray[np.float32]]
 
@@ -227,3 +235,35 @@ def _model(nodes: _Nodes) -> onnx.ModelProto:
     model = helper.make_model(graph, opset_imports=opsets)
     model.ir_version = 9
     return model
+
+
+_SPECIAL = 3
+"""GGUF's token type of control tokens."""
+
+
+def build(source: Path, out_dir: Path) -> None:
+    """Write the graph and the tokenizer of the GGUF file `source` into `out_dir`."""
+    reader = GGUFReader(str(source))
+    weights = {
+        tensor.name: dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        for tensor in reader.tensors
+    }
+    build_graph(weights, SMOLLM2_135M, out_dir / SMOLLM_GRAPH)
+    _tokenizer(reader.fields).save(str(out_dir / SMOLLM_TOKENIZER))
+
+
+def _tokenizer(fields: Any) -> Tokenizer:  # noqa: ANN401 - gguf has no types
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    merges = [tuple(m.split(" ")) for m in fields["tokenizer.ggml.merges"].contents()]
+    kinds = fields["tokenizer.ggml.token_type"].contents()
+    vocabulary = {text: i for i, text in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [t for t, kind in zip(tokens, kinds, strict=True) if kind == _SPECIAL]
+    tokenizer.add_special_tokens(
+        [AddedToken(text, special=True, normalized=False) for text in special]
+    )
+    return tokenizer

@@ -5,10 +5,22 @@ present are bound to the same memory, one binding for each range of neighbouring
 is such a range; rows in it that nobody asked for do no harm, because a call writes only behind the row's
 length. Prompts are read at least two tokens at a time: single tokens go through another kernel, whose
 results differ in the last digits, and how a prompt was cut must not show. Lengths are the caller's.
+
+Snapshots of prompt beginnings that sessions share: the instructions, the tools and the two examples.
+
+Bounded in bytes; the one used longest ago goes first. A snapshot is never changed.
+
+A session's thinker state as bytes: the tokens of its slot, and their keys and values, bit for bit.
+
+Layout: magic, then little-endian u32 layers * 2, heads, tokens, head size; the tokens as u32; the keys and
+values as float32. The bytes are this machine's own: they are moved to host memory and back, never sent.
 """
 
 from __future__ import annotations
 
+import struct
+from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +28,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engines.cpu.memory import lazy_zeros
-from engines.cpu.ort_session import open_session
+from engines.cpu.onnx_runtime import lazy_zeros, open_session
 
 Logits = NDArray[np.float32]
 KvState = NDArray[np.float32]
@@ -137,3 +148,60 @@ def _bind_input(binding: ort.IOBinding, name: str, array: NDArray[Any]) -> None:
 
 def _bind_output(binding: ort.IOBinding, name: str, array: NDArray[Any]) -> None:
     binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+class PrefixCache:
+    """Snapshots by their tokens, in at most `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._states: OrderedDict[tuple[int, ...], KvState] = OrderedDict()
+
+    def has(self, prefix: Sequence[int]) -> bool:
+        return tuple(prefix) in self._states
+
+    def get(self, prefix: Sequence[int]) -> KvState | None:
+        """The snapshot of exactly `prefix`."""
+        key = tuple(prefix)
+        state = self._states.get(key)
+        if state is not None:
+            self._states.move_to_end(key)
+        return state
+
+    def put(self, prefix: Sequence[int], state: KvState) -> None:
+        """Keep a snapshot, unless it alone is above the limit."""
+        key = tuple(prefix)
+        if key in self._states or state.nbytes > self._limit:
+            return
+        self._states[key] = state
+        self._bytes += state.nbytes
+        while self._bytes > self._limit:
+            _, oldest = self._states.popitem(last=False)
+            self._bytes -= oldest.nbytes
+
+
+_MAGIC = b"SSKV1\0\0\0"
+_HEADER = struct.Struct("<8s4I")
+
+
+def pack_state(tokens: Sequence[int], kv: KvState) -> bytes:
+    """`kv` holds the keys and values of `tokens`."""
+    header = _HEADER.pack(_MAGIC, *kv.shape)
+    return b"".join((header, np.asarray(tokens, "<u4").tobytes(), kv.tobytes()))
+
+
+def unpack_state(state: bytes) -> tuple[list[int], KvState]:
+    """The tokens, and a view of the keys and values. Raises ValueError when `state` is damaged."""
+    if len(state) < _HEADER.size:
+        raise ValueError("the state is cut short")
+    magic, *shape = _HEADER.unpack_from(state)
+    if magic != _MAGIC:
+        raise ValueError("the state was made by another version")
+    count = shape[2]
+    values = _HEADER.size + 4 * count
+    if len(state) != values + 4 * int(np.prod(shape, dtype=np.int64)):
+        raise ValueError("the state is damaged")
+    tokens = np.frombuffer(state, "<u4", count, _HEADER.size)
+    kv = np.frombuffer(state, np.float32, offset=values).reshape(shape)
+    return [int(token) for token in tokens], kv

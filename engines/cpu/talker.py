@@ -15,15 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from engines.base import Capabilities, ClauseJob, JobKey, Speech, Stage, StepRequest, StepResult
+from engines.base import (
+    Capabilities,
+    ClauseJob,
+    JobKey,
+    Speech,
+    Stage,
+    StepRequest,
+    StepResult,
+    require_new,
+    step_each,
+)
 from engines.cpu.acoustics import CHANNELS, HOP, RATE, VOICES, AcousticFrames, Array
 from engines.cpu.hibari_graphs import FRAMES_PER_DURATION
-from engines.cpu.ort_session import open_session
+from engines.cpu.onnx_runtime import open_session
 from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer
-from engines.model_files import HIBARI_TALKER
-from engines.model_store import ModelStore
+from engines.model_store.recipes import HIBARI_TALKER
+from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
-from engines.stepping import require_new, step_each
 from session_server.types.audio import WordSpan
 
 _ENERGY = 129

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from engines.answer_length import AnswerLength, answer_length
 from engines.base import (
     Capabilities,
     JobKey,
@@ -26,20 +25,26 @@ from engines.base import (
     ThinkJob,
     TokenOutput,
 )
-from engines.cpu import thinker_state
-from engines.cpu.chat_template import ChatTemplate, Prompt
+from engines.cpu import smollm_model as thinker_state
+from engines.cpu.decoding import (
+    LENGTH,
+    STOP,
+    Answer,
+    CallAnswer,
+    ClosingTokens,
+    Piece,
+    SpokenAnswer,
+    unspeakable_tokens,
+)
 from engines.cpu.grammar import CallGrammars
-from engines.cpu.memory import give_back
-from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, SlotModel
-from engines.cpu.smollm_tokenizer import END, SmolTokenizer
-from engines.cpu.thinker_answer import SpokenAnswer, unspeakable_tokens
-from engines.cpu.thinker_call import CallAnswer, ClosingTokens
-from engines.cpu.thinker_piece import LENGTH, STOP, Answer, Piece
-from engines.cpu.thinker_prefix import PrefixCache
-from engines.cpu.thinker_slots import Slot, SlotTable, runs
-from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
-from engines.model_store import ModelStore
+from engines.cpu.kv_slots import Slot, SlotTable, runs
+from engines.cpu.onnx_runtime import give_back
+from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, PrefixCache, SlotModel
+from engines.cpu.smollm_prompt import END, ChatTemplate, Prompt, SmolTokenizer
+from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
+from engines.model_store.store import ModelStore
 from engines.options import Within, by_type
+from engines.prompt import AnswerLength, answer_length
 from session_server.types.errors import EngineFault
 
 _CALL_BUDGET = 160
@@ -217,13 +222,15 @@ class ThinkerEngine:
         slot = self._table.find(session)
         if slot is None:
             return None
-        return thinker_state.pack(slot.tokens, loaded.model.save(slot.index, len(slot.tokens)))
+        return thinker_state.pack_state(
+            slot.tokens, loaded.model.save(slot.index, len(slot.tokens))
+        )
 
     def import_state(self, session: str, state: bytes) -> None:
         """Put an exported state into a slot, in place of what the session's idle slots knew. Raises NoCapacity,
         or ValueError for a damaged state."""
         loaded = self._ready()
-        tokens, kv = thinker_state.unpack(state)
+        tokens, kv = thinker_state.unpack_state(state)
         slot = self._table.place(session)
         loaded.model.restore(slot.index, kv)
         slot.tokens = tokens

@@ -16,7 +16,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.base import Capabilities, JobKey, Pcm, SpeechJob, Stage, StepRequest, StepResult
+from engines.base import (
+    Capabilities,
+    JobKey,
+    Pcm,
+    SpeechJob,
+    Stage,
+    StepRequest,
+    StepResult,
+    require_new,
+    step_each,
+)
 from engines.cpu.acoustics import (
     BINS,
     HOP,
@@ -27,9 +37,8 @@ from engines.cpu.acoustics import (
     ComplexArray,
     SpectralFrames,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
-from engines.stepping import require_new, step_each
 
 SAMPLES_BEHIND = WINDOW // 2
 _OVERLAP = WINDOW // HOP

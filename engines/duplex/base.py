@@ -11,7 +11,7 @@ said and gives one frame of what the model says, for all of them in one batch; t
     save_state(slot)         a copy of the conversation as it stands between two ticks
     load_state(slot, state)  goes on from such a copy, in any slot of the same model that is joined
 
-Rules that every engine keeps, and `engines.conformance.duplex_checks` checks:
+Rules that every engine keeps, and `engines.conformance.duplex` checks:
 
 * All calls come from one thread, one at a time; an engine needs no locks. Only `close` may come from elsewhere, to end a
   step that hangs.
@@ -27,15 +27,32 @@ Rules that every engine keeps, and `engines.conformance.duplex_checks` checks:
 * `tick` fails as a whole: whoever called closes the engine and loads it again. All conversations are then lost.
 
 Who has the floor is the model's own decision. It says so by `TurnAction`s; audio counts as an answer only between
-TAKE and YIELD or GIVE_WAY. A model without such tokens is judged by what it says (`engines.duplex.activity`).
+TAKE and YIELD or GIVE_WAY. A model without such tokens is judged by what it says (`engines.duplex.base`).
 Audio is s16le mono at `rate`, frames of `frame_samples`.
+
+Which slots of a duplex engine are joined, with what each engine keeps of a conversation beside its tensors.
+
+The checks of the contract that are the same for every engine are made here, so that each says the same of a mistake.
+
+Who has the floor, judged by what a model says: for duplex models that have no tokens for it.
+
+A model of this kind speaks into one endless stream, mostly silence. It takes the floor with a frame that has text or is
+loud, and has yielded it once it was quiet, without text, for `gap_frames`. Clients need that border: only a response that
+ends is complete, has a transcript and a place in the conversation. Why the user spoke into it is not known, so it never
+gives way here. Levels are dBFS of a frame's mean square.
+
+Text of a SentencePiece vocabulary, token by token: whole characters, and what a byte-wise character still lacks.
+
+Owns nothing but the rules: padding tokens say nothing, `▁` is a space, byte tokens (`<0xE4>`) are gathered until they are
+a character. The rest that is still gathered belongs to the caller.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+import math
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from session_server.types.audio import NS_PER_S, Value
 
@@ -133,3 +150,137 @@ class DuplexEngine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+Kept = TypeVar("Kept")
+
+
+class SlotTable(Generic[Kept]):
+    """Joined slots and what is kept of each."""
+
+    def __init__(self, capabilities: DuplexCapabilities) -> None:
+        self._capabilities = capabilities
+        self._kept: dict[int, Kept] = {}
+
+    def join(self, slot: int, kept: Kept) -> None:
+        """Raises ValueError for a slot that does not exist or is joined."""
+        if not 0 <= slot < self._capabilities.slots:
+            raise ValueError(f"there is no slot {slot}, only 0 to {self._capabilities.slots - 1}")
+        if slot in self._kept:
+            raise ValueError(f"slot {slot} is joined already")
+        self._kept[slot] = kept
+
+    def leave(self, slot: int) -> bool:
+        """Whether it was joined."""
+        return self._kept.pop(slot, None) is not None
+
+    def of(self, slot: int) -> Kept:
+        """Raises ValueError for a slot that is not joined."""
+        if slot not in self._kept:
+            raise ValueError(f"slot {slot} is not joined")
+        return self._kept[slot]
+
+    def put(self, slot: int, kept: Kept) -> None:
+        """Replace what is kept of a joined slot."""
+        self.of(slot)
+        self._kept[slot] = kept
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def require(self, frames: Mapping[int, bytes | None]) -> None:
+        """Raises ValueError unless every slot of a tick is joined and every frame has the length of one."""
+        length = self._capabilities.frame_bytes
+        for slot, frame in frames.items():
+            self.of(slot)
+            if frame is not None and len(frame) != length:
+                raise ValueError(f"the frame of slot {slot} has {len(frame)} bytes, not {length}")
+
+
+LOUD_DBFS = -50.0
+"""Below this an agent counts as silent (docs/duplex.md)."""
+
+FULL_SCALE = 32768.0
+SILENT_DBFS = -120.0
+
+
+def level_dbfs(mean_square: float) -> float:
+    """Of samples in units of full scale."""
+    return 10 * math.log10(mean_square) if mean_square > 1e-12 else SILENT_DBFS
+
+
+class Activity:
+    """The floor of one conversation. `loud` frames in a row are needed where there is no text: one may be a click."""
+
+    def __init__(self, gap_frames: int = 10, loud_frames: int = 2) -> None:
+        self._gap_frames = gap_frames
+        self._loud_frames = loud_frames
+        self.speaking = False
+        self._quiet = 0
+        self._loud = 0
+
+    def heard(self, level: float, has_text: bool) -> tuple[TurnAction, ...]:
+        """One more frame of what it says."""
+        loud = level >= LOUD_DBFS
+        self._loud = self._loud + 1 if loud else 0
+        self._quiet = 0 if loud or has_text else self._quiet + 1
+        if not self.speaking:
+            if not has_text and self._loud < self._loud_frames:
+                return ()
+            self.speaking = True
+            return (TurnAction.TAKE,)
+        if self._quiet < self._gap_frames:
+            return ()
+        self.speaking = False
+        return (TurnAction.YIELD,)
+
+    def state(self) -> tuple[int, int, int]:
+        """For saving."""
+        return int(self.speaking), self._quiet, self._loud
+
+    def restore(self, state: tuple[int, int, int]) -> None:
+        self.speaking, self._quiet, self._loud = bool(state[0]), state[1], state[2]
+
+
+SPACE = "▁"
+_MOST_BYTES = 4
+
+
+class TextPieces:
+    """`piece_of`: the vocabulary. `silent`: tokens that say nothing (padding, its end, unknown)."""
+
+    def __init__(self, piece_of: Callable[[int], str], silent: frozenset[int]) -> None:
+        self._piece_of = piece_of
+        self._silent = silent
+
+    def says(self, token: int) -> bool:
+        """Whether the token is text at all."""
+        return token >= 0 and token not in self._silent
+
+    def push(self, rest: bytes, token: int) -> tuple[str, bytes]:
+        """What can be shown after one more token, and the bytes of a character that is not whole yet."""
+        if not self.says(token):
+            return "", rest
+        piece = self._piece_of(token)
+        byte = _byte(piece)
+        if byte is None:
+            return _shown(rest) + piece.replace(SPACE, " "), b""
+        rest += bytes([byte])
+        try:
+            return rest.decode(), b""
+        except UnicodeDecodeError:
+            return ("", rest) if len(rest) < _MOST_BYTES else (_shown(rest), b"")
+
+
+def _shown(rest: bytes) -> str:
+    """Bytes that will never be a character."""
+    return rest.decode(errors="replace")
+
+
+def _byte(piece: str) -> int | None:
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        try:
+            return int(piece[3:5], 16)
+        except ValueError:
+            return None
+    return None

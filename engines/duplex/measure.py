@@ -18,8 +18,8 @@ import numpy as np
 import yaml
 
 from engines.duplex.base import DuplexConfig, DuplexEngine
-from engines.duplex.registry import duplex_factory
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
+from engines.registry import duplex_factory
 
 
 def tick_ms(engine: DuplexEngine, live: int, ticks: int) -> float:

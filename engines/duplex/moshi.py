@@ -20,12 +20,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from engines.duplex.activity import FULL_SCALE, Activity, level_dbfs
-from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig
+from engines.duplex.base import (
+    FULL_SCALE,
+    Activity,
+    AssistantFrame,
+    DuplexCapabilities,
+    DuplexConfig,
+    SlotTable,
+    TextPieces,
+    level_dbfs,
+)
 from engines.duplex.options import MoshiOptions
-from engines.duplex.slots import SlotTable
-from engines.duplex.text_pieces import TextPieces
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import by_type
 from session_server.types.errors import EngineFault, ModelsMissing
 

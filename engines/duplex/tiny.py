@@ -20,7 +20,7 @@ from moshi.quantization import SplitResidualVectorQuantizer
 from engines.duplex.moshi import RATE, MoshiEngine
 from engines.duplex.moshi_batch import MoshiModels
 from engines.duplex.options import MoshiOptions
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import by_type
 
 CARDS = 64

@@ -2,7 +2,7 @@
 
 Owns the chat template and the tokenizer. Every position has an *identity*: its token, or for a place in a sound or a picture a negative
 number made of that and the place, so that slots that know a conversation can be compared with it. What a user or a tool
-says never becomes a control token. Trimming drops whole messages from the old end (`engines.trimming`).
+says never becomes a control token. Trimming drops whole messages from the old end (`engines.prompt`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from engines.base import ChatMessage, EmbeddedPicture, FunctionSpec, ThinkJob
-from engines.chat_text import opens, schema_of
-from engines.omni.edge import Sight
-from engines.omni.mrope import Layout, Span
-from engines.trimming import first_kept
+from engines.omni.stage_payloads import Layout, Sight, Span
+from engines.prompt import first_kept, opens, schema_of
 
 DEFAULT_INSTRUCTIONS = (
     "You are a helpful voice assistant. Answer briefly, in plain words that can be spoken."

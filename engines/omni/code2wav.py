@@ -27,14 +27,13 @@ from engines.base import (
     StepRequest,
     StepResult,
     device_place,
+    require_new,
 )
-from engines.model_store import ModelStore
-from engines.omni.edge import CodecFrames
-from engines.omni.lacking import lacking
+from engines.model_store.store import ModelStore
+from engines.omni.audio import s16le
 from engines.omni.options import VocoderOptions, read_options
-from engines.omni.parts import LOADING, QWEN3, Weights
-from engines.omni.pcm import s16le
-from engines.stepping import require_new
+from engines.omni.stage_payloads import CodecFrames
+from engines.omni.weights import LOADING, QWEN3, Weights, lacking
 from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import EngineFault
 

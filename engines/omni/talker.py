@@ -26,13 +26,12 @@ from engines.base import (
     TalkJob,
     TalkPiece,
     device_place,
+    require_new,
 )
-from engines.omni.edge import CodecFrames, Spoken
-from engines.omni.mrope import NO_PICTURES, Layout, behind
+from engines.omni.batched_decoding import Chances
 from engines.omni.options import TalkerOptions
-from engines.omni.parts import LOADING
-from engines.omni.sampling import Chances
-from engines.stepping import require_new
+from engines.omni.stage_payloads import NO_PICTURES, CodecFrames, Layout, Spoken, behind
+from engines.omni.weights import LOADING
 from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import EngineFault
 

@@ -8,13 +8,12 @@ from typing import Any, Protocol
 
 import torch
 
+from engines.omni.audio import Listener
+from engines.omni.batched_decoding import SlotDecoder
 from engines.omni.chat import Chat, Manners, Prompt
-from engines.omni.edge import Sight
-from engines.omni.mrope import behind
 from engines.omni.options import ThinkerOptions
-from engines.omni.parts import Family, Weights
-from engines.omni.slot_cache import SlotDecoder
-from engines.omni.sound import Listener
+from engines.omni.stage_payloads import Sight, behind
+from engines.omni.weights import Family, Weights
 
 Tensor = Any
 _DEEP = "deepstack_visual_indexes"

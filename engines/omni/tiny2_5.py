@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from engines.omni.tiny_text import VOCABULARY, made_once, write_text_files
+from engines.omni.tiny import VOCABULARY, made_once, write_text_files
 
 VOICES = {"Chelsie": 151_872, "Ethan": 151_873}
 """The text token that begins each one's speech."""

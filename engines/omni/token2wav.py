@@ -30,16 +30,14 @@ from engines.base import (
     StepRequest,
     StepResult,
     device_place,
+    require_new,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
+from engines.omni.audio import s16le
 from engines.omni.denoise import POINTS, Denoiser, NoisyChunk, Timbre
-from engines.omni.edge import CodecFrames
-from engines.omni.lacking import lacking
 from engines.omni.options import Token2WavOptions, read_options
-from engines.omni.parts import LOADING, QWEN2_5, Weights
-from engines.omni.pcm import s16le
-from engines.omni.voices import known_voice, read_voices
-from engines.stepping import require_new
+from engines.omni.stage_payloads import CodecFrames
+from engines.omni.weights import LOADING, QWEN2_5, Weights, known_voice, lacking, read_voices
 from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import EngineFault
 

@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from engines.base import ChatMessage, FunctionSpec, ThinkJob
-from engines.chat_text import opens, role_and_text
+from engines.prompt import first_kept, opens, role_and_text
 from engines.remote.options import RemoteOptions
-from engines.trimming import first_kept
 
 Body = dict[str, Any]
 _BYTES_PER_TOKEN = 3

@@ -18,16 +18,12 @@ from dataclasses import dataclass
 import aiohttp
 
 from engines.base import ELSEWHERE, Capabilities, JobKey, Stage, ThinkJob, TokenOutput
-from engines.model_store import ModelStore
-from engines.read_stream import ReadStream
-from engines.remote.chat_reply import ChatReply, ServerSays
+from engines.model_store.store import ModelStore
 from engines.remote.chat_request import Body, request_body
-from engines.remote.models_page import choose_model
+from engines.remote.chat_response import ChatReply, EventReader, EventTooLong, ServerSays
+from engines.remote.model_server import choose_model, error_text, failure_of, refusal
 from engines.remote.options import RemoteOptions, read_options, redacted
-from engines.remote.refusals import failure_of, refusal
-from engines.remote.said import error_text
-from engines.remote.sse import EventReader, EventTooLong
-from engines.streaming import AnswerFailed, Pace
+from engines.streaming import AnswerFailed, Pace, ReadStream
 from session_server.types.errors import ConfigError, EngineFault
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ Instructions that come later hold from the next answer on.
 
 Answer number n of a conversation sounds as `engines.sim.wave` has it for `answer_name(instructions, n)` in frames, so a test finds every
 sample that is lost, repeated or another's. `owns_turns: false` leaves the tokens out: the floor is then judged by
-`engines.duplex.activity`, as for a model that has none. `reads_instructions: false`: a model that is told nothing. The price of a tick is slept with `real_time`.
+`engines.duplex.base`, as for a model that has none. `reads_instructions: false`: a model that is told nothing. The price of a tick is slept with `real_time`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,20 @@ from typing import Annotated
 
 import numpy as np
 
-from engines.duplex.activity import FULL_SCALE, LOUD_DBFS, Activity, level_dbfs
-from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction
-from engines.duplex.slots import SlotTable
-from engines.model_store import ModelStore
+from engines.duplex.base import (
+    FULL_SCALE,
+    LOUD_DBFS,
+    Activity,
+    AssistantFrame,
+    DuplexCapabilities,
+    DuplexConfig,
+    SlotTable,
+    TurnAction,
+    level_dbfs,
+)
+from engines.model_store.store import ModelStore
 from engines.options import Count, Within, by_type
-from engines.sim.behaviour import SimulatedFault
+from engines.sim.job_engine import SimulatedFault
 from engines.sim.wave import expected_pcm, wave_seed
 
 RATE = 24_000

@@ -1,4 +1,6 @@
-"""The thinker of a simulated conversation: reads what is new of a prompt, then writes a known number of tokens.
+"""What all engines of a simulated conversation share: a stage's costs, and the price of the last step in `cost_ns`.
+
+The thinker of a simulated conversation: reads what is new of a prompt, then writes a known number of tokens.
 
 What a user says is spelled `turn <n> prompt <tokens> answer <tokens>`; a last line of what the camera shows is read, too. Every token has four characters; words have one,
 or as many in the mean as the profile says. A prompt that outgrows its room is trimmed by the rule of the real engine.
@@ -9,11 +11,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engines.base import JobKey, NoCapacity, StepRequest, StepResult, ThinkJob, TokenOutput
-from engines.sim.kv_memory import Memory, Unlimited
-from engines.sim.profile import Profile, StageCost
-from engines.sim.scripted_base import Scripted
-from engines.trimming import first_kept
+from engines.base import (
+    Capabilities,
+    JobKey,
+    NoCapacity,
+    Stage,
+    StepRequest,
+    StepResult,
+    ThinkJob,
+    TokenOutput,
+)
+from engines.prompt import first_kept
+from engines.sim.cost_profile import Profile, StageCost
+from engines.sim.kv_cache import Memory, Unlimited
+
+
+class Scripted:
+    """What all of them share: a table of jobs and the price of a step."""
+
+    def __init__(self, profile: Profile, cost: StageCost) -> None:
+        self.profile = profile
+        self.cost = cost
+        self.cost_ns = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        cost, profile = self.cost, self.profile
+        audio = cost.stage in (Stage.TALKER, Stage.CODEC, Stage.VOCODER)
+        return Capabilities(
+            cost.stage,
+            cost.max_batch,
+            cost.slots,
+            unit_samples=profile.unit_samples if audio else 0,
+            unit_rate=profile.rate if audio else 0,
+            streams_text=cost.stage is Stage.TALKER and profile.streams_text,
+        )
+
+    def load(self) -> None:
+        """Nothing to read."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 TOKEN_CHARS = 4
 SENTENCE_WORDS = 12

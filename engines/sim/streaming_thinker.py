@@ -5,7 +5,7 @@ model's would (`real_time`), on asyncio's clock. What is real is the contract of
 
 Each step takes the `max_batch` most urgent answers that are not held; of those whose prompt is still to be read, the first
 reads up to `prefill_tokens`, all others give a token. A held answer keeps its state and is in no step; with none left the
-engine sleeps. Cost of a step as in `engines.sim.behaviour`; its units are the prompt tokens read.
+engine sleeps. Cost of a step as in `engines.sim.job_engine`; its units are the prompt tokens read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from engines.answer_stream import AnswerStream
 from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import Count, Text, Within, by_type
-from engines.sim.behaviour import SimOptions, SimulatedFault
-from engines.sim.prefix_cache import PrefixCache
+from engines.sim.job_engine import SimOptions, SimulatedFault
+from engines.sim.kv_cache import PrefixCache
 from engines.sim.thinker import Words, scripted_answer, tokens_of
-from engines.streaming import AnswerFailed, Pace
+from engines.streaming import AnswerFailed, AnswerStream, Pace
 from session_server.types.errors import EngineFault
 
 _LOG = logging.getLogger(__name__)

@@ -31,10 +31,9 @@ from engines.base import (
     UnseenPicture,
     VisualEvidence,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import Read, by_type
-from engines.sim.behaviour import SimOptions
-from engines.sim.job_engine import JobEngine
+from engines.sim.job_engine import JobEngine, SimOptions
 from session_server.types.errors import shown
 
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"GIF8")

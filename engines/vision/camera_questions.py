@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 
-from engines.vision.kind_names import asked
+from engines.vision.labels import asked
 
 
 class About(enum.Enum):

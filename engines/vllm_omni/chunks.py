@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from vllm_omni.data_entry_keys import CodesStruct, MetaStruct, OmniPayloadStruct
 
-from engines.vllm.foreign import Request, Whatever
+from engines.vllm.internals import Request, Whatever
 
 Tensor = Any
 

@@ -9,7 +9,7 @@ import torch
 from vllm.platforms.cpu import CpuPlatform
 from vllm_omni.platforms.interface import OmniPlatform, OmniPlatformEnum
 
-from engines.vllm.foreign import Whatever
+from engines.vllm.internals import Whatever
 
 
 class CpuOmniPlatform(OmniPlatform, CpuPlatform):  # type: ignore[misc]

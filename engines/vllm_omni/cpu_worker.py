@@ -13,7 +13,7 @@ from vllm_omni.worker.gpu_ar_model_runner import GPUARModelRunner
 from vllm_omni.worker.gpu_generation_model_runner import GPUGenerationModelRunner
 from vllm_omni.worker.mixins import OmniWorkerMixin
 
-from engines.vllm.foreign import Whatever
+from engines.vllm.internals import Whatever
 
 _Runner: Any = object
 """What the bases after `_OnCpu` are."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from engines.options import Count, Place, Share, Within, WrongOption, by_type
-from engines.vllm_omni.pipeline import STAGES
+from engines.vllm_omni.internals import STAGES
 
 _OURS = frozenset(
     {"stage_id", "max_num_seqs", "max_model_len", "default_sampling_params", "input_connectors", "output_connectors"}

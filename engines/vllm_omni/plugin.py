@@ -1,6 +1,6 @@
 """What vllm-omni's processes are told when they start: a CPU platform where there is no other, and operators that torchvision asks for.
 
-They find this by the folder `child_path`, which `engines.vllm_omni.starting` puts on their path: entry points, by which vllm-omni finds
+They find this by the folder `child_path`, which `engines.vllm_omni.launch` puts on their path: entry points, by which vllm-omni finds
 platforms, and a `sitecustomize`, because torchvision is imported before any platform is looked for. vllm-omni itself comes with platforms
 for accelerators only, and on those it is left alone.
 """

@@ -5,7 +5,7 @@ Runs in each stage's process, which imports this module by name (`pipeline`). An
 two steps. An answer that has reached its grant is *held*: hidden from the base class for the length of `schedule`, its keys and
 values kept; its place is given to others. A stage in which all are held has no work and sleeps.
 
-Private names of vLLM and vllm-omni in use are listed in `engines.vllm_omni.names`.
+Private names of vLLM and vllm-omni in use are listed in `engines.vllm_omni.internals`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vllm.v1.engine.core import EngineCore
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARAsyncScheduler, OmniARScheduler
 from vllm_omni.core.sched.omni_generation_scheduler import OmniGenerationScheduler
 
-from engines.vllm.foreign import Request, Whatever
-from engines.vllm.paced import Paced, session_pace
+from engines.vllm.internals import Request, Whatever
+from engines.vllm.pacing import Paced, session_pace
 from engines.vllm_omni.chunks import WANTED, Wanted
 
 ArBase: Any = OmniARScheduler if current_platform.is_cpu() else OmniARAsyncScheduler

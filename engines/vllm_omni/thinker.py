@@ -19,21 +19,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.answer_length import AnswerLength
 from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
-from engines.model_store import ModelStore
-from engines.read_stream import ReadStream
-from engines.streaming import AnswerFailed, Pace
-from engines.vllm.control import ControlChannel
-from engines.vllm.foreign import Engine, Output
-from engines.vllm.life import Life
-from engines.vllm.reading import Reading
-from engines.vllm.starting import place
-from engines.vllm_omni import starting
+from engines.model_store.store import ModelStore
+from engines.prompt import AnswerLength
+from engines.streaming import AnswerFailed, Pace, ReadStream
+from engines.vllm.internals import Engine, Output
+from engines.vllm.launch import place
+from engines.vllm.output_processor import Life, Reading
+from engines.vllm.pacing_client import ControlChannel
+from engines.vllm_omni import launch as starting
+from engines.vllm_omni.launch import Stages
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from engines.vllm_omni.prompt import Prompts
-from engines.vllm_omni.sound import Sound
-from engines.vllm_omni.stages import Stages
+from engines.vllm_omni.speech_buffer import Sound
 from session_server.types.audio import INPUT_RATE
 from session_server.types.errors import EngineFault, one_line
 
@@ -341,7 +339,7 @@ def _take_sound(answer: _Answer, output: Output) -> None:
     audio = (output.multimodal_output or {}).get("audio")
     if audio is None or answer.sound is None:
         return
-    from engines.omni.pcm import s16le
+    from engines.omni.audio import s16le
 
     answer.sound.put(s16le(audio.detach().float().reshape(-1)))
 

@@ -14,10 +14,10 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field, replace
 
-from engines import needs
+from engines import registry as needs
 from engines.base import Stage
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.client.models import fetch_command, missing_models, model_store, needs_models
 from session_server.client.offline import OfflineResult, converse_once
 from session_server.client.sound import Synthesiser

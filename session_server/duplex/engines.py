@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
-from engines.duplex.registry import duplex_factory
-from engines.duplex.spec import PROCESS, DuplexSpec
-from engines.graph_values import wrong_option
-from engines.model_store import ModelStore
+from engines.graph import PROCESS, DuplexSpec
+from engines.model_store.store import ModelStore
+from engines.options import wrong_option
+from engines.registry import duplex_factory
 from session_server.host.stages.engine_process import STOP, EngineProcess, ending
 from session_server.host.stages.stage_worker import describe, sendable
 from session_server.process.shared_memory import BulkChannel

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engines.base import Stage
-from engines.duplex.spec import WordsSpec
-from engines.graph import Graph, StageSpec
-from engines.model_store import ModelStore
+from engines.graph import Graph, StageSpec, WordsSpec
+from engines.model_store.store import ModelStore
 from session_server.host.messages import CancelWork, Recognise, ToSession, WorkFailed
 from session_server.host.pipeline_parts import PathEstimates, Stages
 from session_server.host.recognition import RecognitionLane

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from engines.graph import Graph
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.calibration import Rehearsal, all_work_is_on_threads
 from session_server.host.messages import (
     AdoptDraft,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engines.base import Capabilities, Stage, SteppedEngine
 from engines.graph import Graph, Placement, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import Factory, factory, is_streaming, streaming_factory
 from engines.streaming import StreamingEngine
 from session_server.host.pipeline_parts import PathEstimates, Stages

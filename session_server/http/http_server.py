@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.config import Config
 from session_server.host.messages import (
     CloseSession,

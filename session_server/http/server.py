@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.config import Config
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engine_keeper import watch_duplex

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from engines.base import Stage
 from engines.graph import Graph
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.audio.vad_silero import SileroModel, SileroVad

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from engines.model_store import cache_folder
+from engines.model_store.store import cache_folder
 from session_server.config import Config
 from session_server.types.errors import ConfigError
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engines.model_store import ModelStore
-from engines.vision.coco import KINDS
+from engines.model_store.store import ModelStore
+from engines.vision.labels import KINDS
 from session_server.client.sound import Synthesiser
 from session_server.config import load
 from session_server.http.server import model_store

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from engines.base import FunctionSpec
+from engines.cpu.decoding import MOST_CHOICES, CallAnswer, ClosingTokens
 from engines.cpu.grammar import CallGrammars
-from engines.cpu.smollm_tokenizer import END, SmolTokenizer
-from engines.cpu.thinker_call import MOST_CHOICES, CallAnswer, ClosingTokens
+from engines.cpu.smollm_prompt import END, SmolTokenizer
 from tests.unit.engines.cpu.conftest import write_tokenizer
 
 pytestmark = pytest.mark.property

@@ -17,9 +17,7 @@ import yaml
 from hypothesis import example, given, settings, strategies as st
 
 from engines.duplex.options import MoshiOptions
-from engines.duplex.registry import duplex_factory
-from engines.graph_values import wrong_option
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.omni.options import (
     TalkerOptions,
     ThinkerOptions,
@@ -27,8 +25,8 @@ from engines.omni.options import (
     VocoderOptions,
     read_options,
 )
-from engines.options import by_type
-from engines.registry import is_streaming
+from engines.options import by_type, wrong_option
+from engines.registry import duplex_factory, is_streaming
 from session_server.config import Config, LoadedConfig
 from session_server.config.sources import effective
 from session_server.host.stage_assembly import registered_engine, registered_streaming

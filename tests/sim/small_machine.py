@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 from engines.base import Stage
-from engines.sim.profile import Profile
+from engines.sim.cost_profile import Profile
 from session_server.runtime.simulation import find_profile
 
 

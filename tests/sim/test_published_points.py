@@ -13,7 +13,7 @@ import statistics
 import pytest
 
 from engines.base import Stage
-from engines.sim.profile import Profile, Table
+from engines.sim.cost_profile import Profile, Table
 from session_server.runtime.simulation import SimulationSpec, find_profile
 from session_server.runtime.simulation.replica import Replica
 from session_server.runtime.simulation.request_loop import Request, RequestLoop

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from engines.base import Stage, StepRequest, StepResult
-from engines.sim.scripted import ScriptedTalker
+from engines.sim.scripted_stages import ScriptedTalker
 from session_server.host.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
 from session_server.runtime.simulation import SimulationSpec
 from session_server.runtime.simulation.replica import Replica

@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 from websockets.asyncio.client import ClientConnection, connect
 
-from engines.vision.coco import KINDS
+from engines.vision.labels import KINDS
 from loadgen.audible import voiced_range
 from loadgen.speech import Clip, clip_from_pcm, room_noise
 from session_server.client.sound import Synthesiser

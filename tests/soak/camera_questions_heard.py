@@ -13,7 +13,7 @@ import soxr
 
 from engines.base import JobKey, SteppedEngine, StepRequest, Transcript, UtteranceJob
 from engines.cpu import asr
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.vision.camera_questions import about, spelled_out
 from session_server.client.sound import Synthesiser
 from session_server.types.audio import INPUT_RATE

@@ -20,21 +20,22 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 
 from engines.base import ChatMessage, ThinkJob, TokenOutput
-from engines.conformance.streaming_checks import (
+from engines.conformance.streaming import (
     CHECKS,
+    NO_BOUND,
     Check,
+    StreamingKit,
     a_grant_is_not_exceeded_and_more_carries_on,
     an_urgency_that_changes_counts,
     held_answers_cost_no_steps_and_delay_nobody,
 )
-from engines.conformance.streaming_kit import NO_BOUND, StreamingKit
-from engines.conformance.streaming_life import (
+from engines.conformance.streaming_lifecycle import (
     LIFE_CHECKS,
     LifeCheck,
     an_engine_that_dies_says_so_to_everyone,
     storm,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import create
 from engines.streaming import StreamingEngine
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from engines.base import JobKey, StepRequest, TokenOutput, VisualEvidence
 from engines.cpu import thinker
 from engines.cpu.thinker import ThinkerEngine
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.vision.detector import create
-from engines.vision.evidence_words import answer
-from engines.vision.rephrasing import is_faithful, rephrasing
+from engines.vision.evidence_text import answer
+from engines.vision.grounded_thinker import is_faithful, rephrasing
 from session_server.client.look import looks
 from tests.unit.engines.vision.test_detector import SIGNS, looked_at, sign
 

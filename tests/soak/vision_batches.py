@@ -16,8 +16,8 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from engines.model_files import CENTERNET, NANODET
-from engines.model_store import ModelStore
+from engines.model_store.recipes import CENTERNET, NANODET
+from engines.model_store.store import ModelStore
 
 RUNS = 30
 SHAPES = {NANODET: (3, 416, 416), CENTERNET: (512, 512, 3)}

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.streaming import Pace
-from engines.vllm import starting
+from engines.vllm import launch as starting
 from engines.vllm.options import read_options
 from engines.vllm.thinker import VllmThinker, create
 

@@ -6,7 +6,7 @@ whoever is put into its seats: the load generator does, and its `simulation.simu
 
 from __future__ import annotations
 
-from engines.sim.profile import Profile as Profile
+from engines.sim.cost_profile import Profile as Profile
 from session_server.recording.recorder import replay as replay
 from session_server.runtime.simulation.profiles import (
     check as check,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from engines.base import Capabilities, Stage
-from engines.sim.scripted import TOKEN_CHARS
+from engines.sim.scripted_stages import TOKEN_CHARS
 from session_server.runtime.simulation.stopwatch import Timing, Timings
 from session_server.types.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from engines.base import Stage
 from engines.graph import EdgeSpec, EdgeUnit, Graph, StageSpec
-from engines.sim.profile import Profile
+from engines.sim.cost_profile import Profile
 from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
 

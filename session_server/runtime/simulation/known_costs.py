@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engines.base import Stage
-from engines.sim.profile import Profile, StageCost
+from engines.sim.cost_profile import Profile, StageCost
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engines.base import JobKey
-from engines.sim.kv_memory import ForgetfulPool, Memory, Unlimited
-from engines.sim.profile import KvCosts
-from engines.sim.scripted import ScriptedThinker
+from engines.sim.cost_profile import KvCosts
+from engines.sim.kv_cache import ForgetfulPool, Memory, Unlimited
+from engines.sim.scripted_stages import ScriptedThinker
 from session_server.host.stages.kv_residency import ThinkerResidency, pool_params
 from session_server.host.stages.kv_store import MovedState
 from session_server.runtime.simulation.virtual_loop import VirtualLoop

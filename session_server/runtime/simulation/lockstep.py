@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from engines.sim.profile import Profile, Table
+from engines.sim.cost_profile import Profile, Table
 from session_server.runtime.simulation.spec import SimulationSpec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engines.sim.profile import Profile, load_profile
+from engines.sim.cost_profile import Profile, load_profile
 from session_server.config.sources import shipped_folder
 from session_server.runtime.simulation.host_setup import scheduler_params, with_eyes
 from session_server.runtime.simulation.spec import SimulationSpec

@@ -16,9 +16,9 @@ from typing import cast
 
 from engines.base import Stage, SteppedEngine
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
-from engines.sim.profile import Device, Profile
-from engines.sim.scripted import (
+from engines.model_store.store import ModelStore
+from engines.sim.cost_profile import Device, Profile
+from engines.sim.scripted_stages import (
     ScriptedEngine,
     ScriptedRenderer,
     ScriptedTalker,

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from engines.base import Stage
-from engines.sim.profile import Profile
+from engines.sim.cost_profile import Profile
 from session_server.runtime.simulation.draws import draw
 from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.spec import Workload

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engines.sim.scripted_eyes import picture_of
+from engines.sim.scripted_stages import picture_of
 from session_server.core.events import Event, FrameAlike, FrameTaken
 from session_server.runtime.simulation.spec import CameraUse
 from session_server.runtime.simulation.virtual_loop import Alarm, VirtualLoop

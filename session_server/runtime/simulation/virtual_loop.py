@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 
 from engines.base import NoCapacity, Stage
-from engines.sim.profile import Device, Profile
-from engines.sim.scripted import ScriptedEngine, ScriptedThinker
+from engines.sim.cost_profile import Device, Profile
+from engines.sim.scripted_stages import ScriptedEngine, ScriptedThinker
 from session_server.host.stages.kv_store import ForgetState
 from session_server.host.stages.stage_worker import (
     Feed,

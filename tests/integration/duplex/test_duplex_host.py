@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engines.duplex import registry
-from engines.duplex.spec import DuplexSpec
-from engines.model_store import ModelStore
+from engines import registry
+from engines.graph import DuplexSpec
+from engines.model_store.store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
 from session_server.duplex import engine_keeper as duplex_keeper
 from session_server.duplex.core.slots import Place

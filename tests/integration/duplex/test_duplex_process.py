@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engines.conformance.duplex_checks import CHECKS, Check
-from engines.conformance.duplex_kit import DuplexKit
+from engines.conformance.duplex import CHECKS, Check, DuplexKit
 from engines.duplex.base import DuplexConfig, DuplexEngine
-from engines.duplex.spec import PROCESS, DuplexSpec
-from engines.model_store import ModelStore
+from engines.graph import PROCESS, DuplexSpec
+from engines.model_store.store import ModelStore
 from session_server.duplex.engines import DuplexProcess, engine_maker
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
 
@@ -139,7 +138,7 @@ def test_a_model_that_is_missing_is_named_by_the_process_too() -> None:
 
 
 def test_rest_needs_an_engine_that_can_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engines.duplex.spec import RestSpec
+    from engines.graph import RestSpec
     from engines.sim.duplex import SimDuplex
 
     before = SimDuplex.__init__

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engines.duplex.spec import PROCESS, DuplexSpec, RestSpec
-from engines.model_store import ModelStore
+from engines.graph import PROCESS, DuplexSpec, RestSpec
+from engines.model_store.store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
 from session_server.duplex import engine_keeper as duplex_keeper

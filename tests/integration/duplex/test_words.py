@@ -11,8 +11,8 @@ import pytest
 
 from engines import registry
 from engines.base import StepRequest, StepResult
-from engines.model_store import ModelStore
-from engines.sim.asr import AsrOptions, SimAsr
+from engines.model_store.store import ModelStore
+from engines.sim.recognition import AsrOptions, SimAsr
 from session_server.http.server import Server
 from tests.integration.duplex.conftest import Caller, OpenDuplex, calling, until
 

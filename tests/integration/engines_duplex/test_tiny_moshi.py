@@ -14,13 +14,19 @@ torch = pytest.importorskip("torch", reason="needs engines/duplex/requirements.t
 pytest.importorskip("moshi", reason="needs engines/duplex/requirements.txt")
 pytest.importorskip("sentencepiece", reason="needs engines/duplex/requirements.txt")
 
-from engines.conformance.duplex_checks import CHECKS, Check, states_are_exact  # noqa: E402
-from engines.conformance.duplex_kit import DuplexKit, alone as said_alone, user_frames  # noqa: E402
-from engines.duplex import moshi_state, tiny  # noqa: E402
+from engines.conformance.duplex import (  # noqa: E402  # noqa: E402
+    CHECKS,
+    Check,
+    DuplexKit,
+    alone as said_alone,
+    states_are_exact,
+    user_frames,
+)
+from engines.duplex import moshi_batch as moshi_state, tiny  # noqa: E402
 from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction  # noqa: E402
 from engines.duplex.moshi import MoshiEngine, create  # noqa: E402
 from engines.duplex.moshi_batch import MoshiBatch, Spoken  # noqa: E402
-from engines.model_store import ModelStore  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
 from session_server.types.errors import EngineFault, ModelsMissing  # noqa: E402
 
 pytestmark = pytest.mark.integration

@@ -78,7 +78,7 @@ def talk(engine, answers: list[Answer]) -> None:
 
 
 def vocode(engine, answers: list[Answer], chunk: int = 5) -> None:
-    from engines.omni.edge import CodecFrames
+    from engines.omni.stage_payloads import CodecFrames
 
     for answer in answers:
         engine.start(answer.key, SpeechJob("ethan"))

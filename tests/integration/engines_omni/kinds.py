@@ -8,6 +8,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from engines.registry import ENGINES
+
+
+@dataclass(frozen=True)
+class Factory:
+    """Of one engine, by its registered name."""
+
+    name: str
+
+    @property
+    def place(self) -> tuple[ModuleType, str]:
+        """The module, and the name of the factory in it."""
+        module, _, function = ENGINES[self.name].partition(":")
+        return importlib.import_module(module), function
+
+    def create(self, *args: Any) -> Any:
+        return getattr(*self.place)(*args)
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -26,9 +44,9 @@ class Kind:
     vision: str
 
     @property
-    def eyes(self) -> ModuleType:
+    def eyes(self) -> Factory:
         """Of the vision stage."""
-        return importlib.import_module(f"engines.omni.{self.vision}")
+        return Factory(self.vision)
 
     def tiny(self, folder: Path) -> Path:
         module, _, function = self.maker.partition(":")
@@ -36,9 +54,9 @@ class Kind:
         return made
 
     @property
-    def modules(self) -> tuple[ModuleType, ...]:
+    def factories(self) -> tuple[Factory, ...]:
         """Of thinker, talker and vocoder."""
-        return tuple(importlib.import_module(f"engines.omni.{stage}") for stage in self.stages)
+        return tuple(Factory(name) for name in self.stages)
 
     def samples(self, frames: int) -> int:
         return frames * self.frame - self.tail
@@ -57,25 +75,25 @@ class Kind:
 QWEN3 = Kind(
     "qwen3-omni",
     "engines.omni.tiny:tiny_qwen3",
-    ("qwen3_thinker", "qwen3_talker", "code2wav"),
+    ("omni.qwen3_thinker", "omni.qwen3_talker", "omni.qwen3_code2wav"),
     frame=1920,
     tail=555,
     sound_tokens_s=13,
     groups=16,
     codes=2048,
     voices="aiden, chelsie, ethan",
-    vision="qwen3_vision",
+    vision="omni.qwen3_vision",
 )
 QWEN2_5 = Kind(
     "qwen2.5-omni",
     "engines.omni.tiny2_5:tiny_qwen2_5",
-    ("qwen2_5_thinker", "qwen2_5_talker", "token2wav"),
+    ("omni.qwen2_5_thinker", "omni.qwen2_5_talker", "omni.qwen2_5_token2wav"),
     frame=480,
     tail=0,
     sound_tokens_s=25,
     groups=1,
     codes=8193,
     voices="chelsie, ethan",
-    vision="qwen2_5_vision",
+    vision="omni.qwen2_5_vision",
 )
 KINDS = (QWEN3, QWEN2_5)

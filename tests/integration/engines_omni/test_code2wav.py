@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from engines.base import JobKey, Pcm, SpeechJob, StepRequest  # noqa: E402
-from engines.model_store import ModelStore  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
 from engines.omni.code2wav import Code2WavEngine, CodeStream, WaveMaker, create  # noqa: E402
-from engines.omni.edge import CodecFrames  # noqa: E402
+from engines.omni.stage_payloads import CodecFrames  # noqa: E402
 from tests.integration.engines_omni.kinds import QWEN3  # noqa: E402
 
 pytestmark = pytest.mark.integration

@@ -19,10 +19,10 @@ from engines.base import (
     TalkPiece,
     ThinkJob,
 )
-from engines.conformance import stepped_checks
-from engines.conformance.stepped_kit import SteppedKit
-from engines.model_store import ModelStore
-from engines.omni.edge import CodecFrames
+from engines.conformance import stepped as stepped_checks
+from engines.conformance.stepped import SteppedKit
+from engines.model_store.store import ModelStore
+from engines.omni.stage_payloads import CodecFrames
 from tests.integration.engines_omni.answering import Answer, heard, think
 from tests.integration.engines_omni.conftest import sound
 from tests.integration.engines_omni.kinds import QWEN2_5, QWEN3, Kind
@@ -58,7 +58,7 @@ def stage_name(stage: Stage | str) -> str:
 @pytest.fixture(scope="module")
 def kits(kind: Kind, options, tmp_path_factory) -> dict[Stage | str, SteppedKit]:
     store = ModelStore(tmp_path_factory.mktemp("store"))
-    thinker, talker, vocoder = kind.modules
+    thinker, talker, vocoder = kind.factories
 
     def thinks() -> SteppedEngine:
         return thinker.create({**options, **GREEDY, "context": 512, "max_tokens": 6}, store)

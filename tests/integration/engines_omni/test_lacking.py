@@ -9,10 +9,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.model_store import ModelStore
-from engines.needs import missing
-from engines.omni.lacking import part_bytes
-from engines.omni.parts import QWEN2_5
+from engines.model_store.store import ModelStore
+from engines.omni.weights import QWEN2_5, part_bytes
+from engines.registry import missing
 from session_server.client.check import _engines
 from session_server.config import load
 from tests.integration.engines_omni.kinds import QWEN2_5 as KIND, QWEN3
@@ -78,7 +77,7 @@ def test_a_gpu_that_is_not_here_or_too_small_is_named(folder):
 
 
 def test_another_version_of_transformers_is_named(folder):
-    with patch("engines.omni.lacking.version", return_value="4.0.0"):
+    with patch("engines.omni.weights.version", return_value="4.0.0"):
         (line,) = lines(STAGES[2], folder)
     assert line.startswith("transformers 4.0.0 is installed; this engine is written for 5.")
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 LOAD = """
 import sys, threading
 from pathlib import Path
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory
 
 options = {"weights": sys.argv[1], "dtype": "float32", "threads": 1}

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.omni.mrope import Layout, Span, behind  # noqa: E402
+from engines.omni.stage_payloads import Layout, Span, behind  # noqa: E402
 from tests.integration.engines_omni import kinds  # noqa: E402
 
 pytestmark = pytest.mark.integration
@@ -18,7 +18,7 @@ TEXT, START, END, PICTURE = 5, 151652, 151653, 151655
 @pytest.fixture(scope="module")
 def thinker(folders):
     from engines.omni.options import ThinkerOptions
-    from engines.omni.parts import QWEN3, Weights
+    from engines.omni.weights import QWEN3, Weights
 
     return Weights(ThinkerOptions(weights=str(folders(kinds.QWEN3))), QWEN3).module(QWEN3.thinker)
 

@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.omni.lacking import TRANSFORMERS
-from engines.omni.parts import QWEN2_5, QWEN3, Family
+from engines.omni.weights import QWEN2_5, QWEN3, TRANSFORMERS, Family
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +53,7 @@ def test_pictures_are_cut_without_torchvision_and_looked_at_by_grids():
 
 def test_the_denoiser_is_made_of_the_modules_that_are_called_one_by_one(folders, tmp_path):
     from engines.omni.options import Token2WavOptions
-    from engines.omni.parts import Weights
+    from engines.omni.weights import Weights
     from tests.integration.engines_omni import kinds
 
     weights = Weights(Token2WavOptions(weights=str(folders(kinds.QWEN2_5))), QWEN2_5)

@@ -16,7 +16,7 @@ from engines.base import (  # noqa: E402
     StepRequest,
     ThinkJob,
 )
-from engines.model_store import ModelStore  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
 from tests.integration.engines_omni.answering import (  # noqa: E402
     Answer,
     begin_talking,
@@ -40,10 +40,10 @@ WIDE, TALL = painted(1, 230, 130), painted(2, 130, 290)
 def stages(kind: Kind, options, tmp_path_factory):
     store = ModelStore(tmp_path_factory.mktemp("store"))
     eyes = kind.eyes.create(options, store)
-    thinks = kind.modules[0].create(
+    thinks = kind.factories[0].create(
         {**options, **GREEDY, "context": 512, "max_tokens": TOKENS, "slots": 4}, store
     )
-    talks = kind.modules[1].create(
+    talks = kind.factories[1].create(
         {
             **options,
             **GREEDY,

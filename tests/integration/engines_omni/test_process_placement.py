@@ -17,9 +17,9 @@ pytest.importorskip("transformers")
 import torch
 
 from engines.base import Stage
-from engines.conformance import stepped_checks
+from engines.conformance import stepped as stepped_checks
 from engines.graph import Placement, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.config import load
 from session_server.process.shared_memory import Arena, BulkChannel
 from tests.integration.engines_omni.kinds import QWEN3, Kind

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from engines.base import ChatMessage, JobKey, NoCapacity, StepRequest, TalkJob, ThinkJob  # noqa: E402
-from engines.model_store import ModelStore  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
 from tests.integration.engines_omni.answering import (  # noqa: E402
     Answer,
     begin_talking,
@@ -31,7 +31,7 @@ GREEDY = {"temperature": 0.0}
 @pytest.fixture(scope="module")
 def stages(kind: Kind, options, tmp_path_factory):
     store = ModelStore(tmp_path_factory.mktemp("store"))
-    thinker, talker, vocoder = kind.modules
+    thinker, talker, vocoder = kind.factories
     thinks = thinker.create(
         {**options, **GREEDY, "context": 512, "max_tokens": TOKENS, "slots": 4}, store
     )
@@ -115,7 +115,7 @@ def test_a_batch_of_ragged_answers_is_each_answer_alone(kind, idle):
 
 
 def test_sampled_answers_do_not_depend_on_the_company(kind, options, tmp_path):
-    thinker, talker, _ = kind.modules
+    thinker, talker, _ = kind.factories
     engine = talker.create(
         {**options, "context": 256, "max_frames": 8, "slots": 3}, ModelStore(tmp_path)
     )
@@ -275,7 +275,7 @@ def test_what_a_user_types_never_becomes_a_control_token(idle):
 def test_missing_weights_are_one_clear_line(kind, tmp_path, options):
     from session_server.types.errors import ModelsMissing
 
-    engine = kind.modules[0].create(
+    engine = kind.factories[0].create(
         {**options, "weights": str(tmp_path / "none")}, ModelStore(tmp_path)
     )
     with pytest.raises(ModelsMissing, match=r"none has no config\.json: engine option weights"):

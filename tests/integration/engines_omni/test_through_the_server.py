@@ -55,7 +55,7 @@ async def serving(kind: Kind, options: dict, **more: object) -> AsyncIterator[Se
 @pytest.fixture
 def engines(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list:
     """Those that a server makes."""
-    return keep_engines(monkeypatch, kind.modules)
+    return keep_engines(monkeypatch, [factory.place for factory in kind.factories])
 
 
 async def test_a_spoken_turn_is_heard_and_answered_in_speech(kind, options):

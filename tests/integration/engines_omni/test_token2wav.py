@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from engines.base import JobKey, Pcm, SpeechJob, StepRequest  # noqa: E402
-from engines.model_store import ModelStore  # noqa: E402
-from engines.omni.edge import CodecFrames  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
+from engines.omni.stage_payloads import CodecFrames  # noqa: E402
 from engines.omni.token2wav import Token2WavEngine, create  # noqa: E402
-from engines.omni.voices import read_voices  # noqa: E402
+from engines.omni.weights import read_voices  # noqa: E402
 from tests.integration.engines_omni.kinds import QWEN2_5  # noqa: E402
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,7 @@ from engines.base import (  # noqa: E402
     StepRequest,
     UnseenPicture,
 )
-from engines.model_store import ModelStore  # noqa: E402
+from engines.model_store.store import ModelStore  # noqa: E402
 from tests.integration.engines_omni.kinds import Kind  # noqa: E402
 from tests.integration.engines_omni.looking import embedded, look, painted  # noqa: E402
 

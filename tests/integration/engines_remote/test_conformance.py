@@ -18,10 +18,9 @@ import pytest_asyncio
 from aiohttp import web
 
 from engines.base import ChatMessage, ThinkJob
-from engines.conformance.streaming_checks import CHECKS, Check
-from engines.conformance.streaming_kit import StreamingKit
-from engines.conformance.streaming_life import LIFE_CHECKS, LifeCheck, storm
-from engines.model_store import ModelStore
+from engines.conformance.streaming import CHECKS, Check, StreamingKit
+from engines.conformance.streaming_lifecycle import LIFE_CHECKS, LifeCheck, storm
+from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import create
 from tests.integration.engines_remote.chat_server import ChatServer, Script, chunk
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import MOST_UNREAD, RemoteThinker, create
 from engines.streaming import AnswerFailed, Pace, StreamingEngine
 from session_server.types.errors import ConfigError, EngineFault

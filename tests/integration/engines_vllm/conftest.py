@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from engines.base import ChatMessage, ThinkJob
-from engines.conformance.streaming_kit import StreamingKit
-from engines.model_store import ModelStore
+from engines.conformance.streaming import StreamingKit
+from engines.model_store.store import ModelStore
 from engines.streaming import StreamingEngine
 from engines.vllm.thinker import VllmThinker, create
 

@@ -4,9 +4,8 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.conformance.streaming_checks import CHECKS, Check
-from engines.conformance.streaming_kit import StreamingKit
-from engines.conformance.streaming_life import LIFE_CHECKS, LifeCheck, storm
+from engines.conformance.streaming import CHECKS, Check, StreamingKit
+from engines.conformance.streaming_lifecycle import LIFE_CHECKS, LifeCheck, storm
 from engines.vllm.thinker import VllmThinker
 
 pytestmark = [

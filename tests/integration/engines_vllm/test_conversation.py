@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.client.sound import Synthesiser
 from session_server.config import load
 from session_server.http.server import Server

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.vllm import names
+from engines.vllm import internals as names
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
@@ -31,7 +31,7 @@ def test_a_name_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_name_of_ours_hides_one_of_vllms() -> None:
     from vllm.v1.core.sched import scheduler
 
-    from engines.vllm.paced import Paced
+    from engines.vllm.pacing import Paced
     from engines.vllm.scheduler import PacedScheduler
 
     meant = {"__init__", "add_request", "schedule", "get_num_unfinished_requests", "_free_request"}

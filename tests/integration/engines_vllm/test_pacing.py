@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
 from engines.base import ChatMessage, FunctionSpec, JobKey, ThinkJob, TokenOutput
-from engines.conformance.streaming_kit import NO_BOUND, StreamingKit
+from engines.conformance.streaming import NO_BOUND, StreamingKit
 from engines.streaming import Pace
 from engines.vllm.thinker import VllmThinker
 from tests.integration.engines_vllm.conftest import PLACES, kit, story

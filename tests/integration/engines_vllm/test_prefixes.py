@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
 from engines.base import ChatMessage, ThinkJob, TokenOutput
-from engines.conformance.streaming_kit import NO_BOUND, StreamingKit
+from engines.conformance.streaming import NO_BOUND, StreamingKit
 from engines.vllm.thinker import VllmThinker
 
 pytestmark = [

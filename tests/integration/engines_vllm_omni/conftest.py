@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from engines.base import ChatMessage, ThinkJob
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.vllm_omni import plugin
 
 # The tests import vllm-omni before an engine does: it looks for torchvision, and for a platform, then already.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engines.base import AcousticFrames, JobKey, StepRequest, TalkJob, TalkPiece, ThinkJob
 from engines.streaming import Pace
-from engines.vllm_omni.talker import OmniTalker
+from engines.vllm_omni.speech_stages import OmniTalker
 from engines.vllm_omni.thinker import OmniThinker
 
 

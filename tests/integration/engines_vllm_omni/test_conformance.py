@@ -7,10 +7,9 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.conformance.streaming_checks import CHECKS, Check
-from engines.conformance.streaming_kit import StreamingKit
-from engines.conformance.streaming_life import storm
-from engines.model_store import ModelStore
+from engines.conformance.streaming import CHECKS, Check, StreamingKit
+from engines.conformance.streaming_lifecycle import storm
+from engines.model_store.store import ModelStore
 from engines.vllm_omni.thinker import OmniThinker, create
 from tests.integration.engines_vllm_omni.conftest import asked
 

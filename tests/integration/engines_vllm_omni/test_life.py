@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.conformance.streaming_kit import StreamingKit
-from engines.conformance.streaming_life import LIFE_CHECKS, LifeCheck
-from engines.model_store import ModelStore
+from engines.conformance.streaming import StreamingKit
+from engines.conformance.streaming_lifecycle import LIFE_CHECKS, LifeCheck
+from engines.model_store.store import ModelStore
 from engines.streaming import StreamingEngine
 from engines.vllm_omni.thinker import create
 from tests.integration.engines_vllm_omni.conftest import asked

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.vllm_omni import names, pipeline
+from engines.vllm_omni import internals as names, internals as pipeline
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
@@ -18,7 +18,7 @@ def test_every_private_name_in_use_is_there() -> None:
 
 
 def test_no_name_of_ours_hides_one_of_theirs() -> None:
-    from engines.vllm.paced import Paced
+    from engines.vllm.pacing import Paced
     from engines.vllm_omni import schedulers
 
     meant = {"__init__", "add_request", "schedule", "get_num_unfinished_requests", "_free_request"}

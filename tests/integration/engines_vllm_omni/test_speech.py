@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
 from engines.base import GroupSize, JobKey
-from engines.model_store import ModelStore
-from engines.vllm_omni.talker import create as create_talker
+from engines.model_store.store import ModelStore
+from engines.vllm_omni.speech_stages import create_talker as create_talker
 from engines.vllm_omni.thinker import TALKER, OmniThinker
 from tests.integration.engines_vllm_omni.conftest import FRAMES, SAMPLES, all_free, asked
 from tests.integration.engines_vllm_omni.speaking import Speaking

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
 from engines.base import GroupSize, JobKey
-from engines.vllm_omni import talker, thinker, wave
+from engines.vllm_omni import speech_stages, thinker
 from engines.vllm_omni.thinker import TALKER, OmniThinker
 from session_server.http.server import Server
 from tests.integration.engines_vllm_omni.conftest import TOKENS, UNIT, all_free
@@ -40,9 +40,9 @@ SAMPLES = FRAMES * UNIT - 555
 async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
     flags: dict[str, object] = {
         "graph.stages.thinker.step_limit_s": 120.0,
-        "graph.stages.thinker.options.stages.talker.devices": "0",
+        "graph.stages.thinker.options.stages.speech_stages.devices": "0",
         "graph.stages.thinker.options.stages.code2wav.devices": "0",
-        "graph.stages.talker.options.weights": options["weights"],
+        "graph.stages.speech_stages.options.weights": options["weights"],
         "graph.stages.vocoder.options.weights": options["weights"],
     }
     for name, value in {**options, "max_frames": FRAMES}.items():
@@ -55,21 +55,24 @@ async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Frames that the server's chunk rule asked the talker for, at once."""
     sizes: list[int] = []
-    usual = talker.OmniTalker.feed
+    usual = speech_stages.OmniTalker.feed
 
-    def feed(self: talker.OmniTalker, key: JobKey, payload: object, last: bool) -> None:
+    def feed(self: speech_stages.OmniTalker, key: JobKey, payload: object, last: bool) -> None:
         if isinstance(payload, GroupSize):
             sizes.append(payload.units)
         usual(self, key, payload, last)
 
-    monkeypatch.setattr(talker.OmniTalker, "feed", feed)
+    monkeypatch.setattr(speech_stages.OmniTalker, "feed", feed)
     return sizes
 
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list:
     """Those that a server makes."""
-    return keep_engines(monkeypatch, (thinker, talker, wave))
+    return keep_engines(
+        monkeypatch,
+        [(thinker, "create"), (speech_stages, "create_talker"), (speech_stages, "create_wave")],
+    )
 
 
 async def is_held_for_a_listener_who_stands_still(caller: Caller, engine: OmniThinker) -> None:

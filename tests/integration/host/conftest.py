@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import (
     Chunk,

@@ -21,8 +21,7 @@ from engines.base import (
     TalkJob,
 )
 from engines.graph import Graph
-from engines.sim.behaviour import SimOptions
-from engines.sim.job_engine import JobEngine
+from engines.sim.job_engine import JobEngine, SimOptions
 from session_server.host.messages import CancelResponse
 from session_server.host.stage_assembly import registered_engine
 from session_server.scheduler.params import SchedulerParams

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from engines.base import Capabilities, JobKey, NoCapacity, Stage, StepResult
-from engines.sim.talker import SimTalker, TalkerOptions
+from engines.sim.speech import SimTalker, TalkerOptions
 from engines.sim.thinker import SimThinker, ThinkerOptions
 from engines.sim.wave import verify
 from session_server.host.messages import (

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engines.base import Stage
-from engines.sim.asr import SimAsr
+from engines.sim.recognition import SimAsr
 from session_server.host.messages import (
     AdoptDraft,
     CancelResponse,
@@ -55,10 +55,10 @@ def gated_asr(replace_engine):
             order.extend(request.key.work for request in batch)
             return super().step(batch)
 
-    from engines.sim.asr import create
+    from engines.sim.recognition import create_asr
 
     def make():
-        plain = create({"max_batch": 1}, None)
+        plain = create_asr({"max_batch": 1}, None)
         return Gated(plain._options)
 
     return replace_engine(Stage.ASR, make), gate, order

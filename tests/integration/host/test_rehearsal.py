@@ -9,7 +9,7 @@ import pytest
 
 from engines.base import Capabilities, SteppedEngine
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host import calibration as rehearsal
 from session_server.host.messages import OpenSession, SessionOpened, SessionRefused
 from session_server.host.stage_assembly import registered_engine

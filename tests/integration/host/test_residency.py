@@ -10,8 +10,8 @@ import pytest
 
 from engines.base import Stage
 from engines.cpu.thinker import ThinkerEngine
-from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
-from engines.model_store import ModelStore
+from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
+from engines.model_store.store import ModelStore
 from session_server.host.messages import (
     CloseSession,
     Failed,

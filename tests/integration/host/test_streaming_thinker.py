@@ -9,7 +9,7 @@ import pytest
 
 from engines import registry
 from engines.base import Stage
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.sim.streaming_thinker import SimStreamingThinker, create
 from engines.sim.wave import verify
 from session_server.host.messages import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engines import needs
+from engines import registry as needs
 from engines.base import Stage
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.client import check as checking
 from session_server.config import load
 

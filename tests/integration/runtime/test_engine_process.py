@@ -20,7 +20,7 @@ import pytest
 
 from engines.base import ChatMessage, JobKey, Stage, StepRequest, ThinkJob
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine
 from session_server.host.stages import engine_process
 from session_server.host.stages.engine_process import ProcessWorker
@@ -154,7 +154,7 @@ from pathlib import Path
 from tests.integration.runtime.test_engine_process import KEY, question
 from engines.base import Stage, StepRequest
 from engines.graph import StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.stages.engine_process import ProcessWorker
 from session_server.host.stage_assembly import RegisteredEngine
 from session_server.host.stages.stage_worker import Plan, Start
@@ -173,8 +173,8 @@ DUPLEX_SERVER = """
 import threading, time
 from pathlib import Path
 from engines.duplex.base import DuplexConfig
-from engines.duplex.spec import PROCESS, DuplexSpec
-from engines.model_store import ModelStore
+from engines.graph import PROCESS, DuplexSpec
+from engines.model_store.store import ModelStore
 from session_server.duplex.engines import engine_maker
 if __name__ == "__main__":
     options = {"slots": 2, "hang_at_tick": 1, "hang_s": 3600.0}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from engines.base import Stage
-from engines.sim.profile import parse_profile
+from engines.sim.cost_profile import parse_profile
 from session_server.config import load
 from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
 from session_server.types.errors import EngineFault

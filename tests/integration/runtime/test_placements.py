@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from engines.base import Stage
-from engines.conformance.stepped_checks import (
+from engines.conformance.stepped import (
     CHECKS,
     Check,
+    SteppedKit,
     an_engine_that_was_closed_can_be_loaded_again,
     storm,
 )
-from engines.conformance.stepped_kit import SteppedKit
 from engines.graph import Placement, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.errors import ConfigError, ModelsMissing
 from tests.placed import PlacedEngine
-from tests.unit.engines.test_conformance import OPTIONS, REAL, SIM, Kit
+from tests.unit.engines.conformance.test_stepped import OPTIONS, REAL, SIM, Kit
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ import pytest
 
 from engines.base import JobKey, Stage
 from engines.graph import Graph, Placement, StageSpec
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine
 from session_server.host.stages.stage_worker import Outcome, Plan
 from tests.placed import PlacedEngine

@@ -38,14 +38,17 @@ async def served_patiently(config: Path, flags: Mapping[str, object]) -> AsyncIt
         await server.stop()
 
 
-def keep_engines(monkeypatch: pytest.MonkeyPatch, modules: Iterable[ModuleType]) -> list:
-    """Those that a server makes from now on by `create` of these modules."""
+def keep_engines(monkeypatch: pytest.MonkeyPatch, places: Iterable[tuple[ModuleType, str]]) -> list:
+    """Those that a server makes from now on by these factories, each a module and a name in it."""
     made: list = []
-    for module in modules:
 
-        def create(*args: object, make: Callable[..., object] = module.create) -> object:
+    def kept(make: Callable[..., object]) -> Callable[..., object]:
+        def create(*args: object) -> object:
             made.append(make(*args))
             return made[-1]
 
-        monkeypatch.setattr(module, "create", create)
+        return create
+
+    for module, name in places:
+        monkeypatch.setattr(module, name, kept(getattr(module, name)))
     return made

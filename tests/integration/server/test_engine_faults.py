@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from engines.sim.talker import SimTalker
+from engines.sim.speech import SimTalker
 from engines.sim.wave import verify
 from session_server.host.stages import engine_keeper as restarts
 from session_server.http.server import Server

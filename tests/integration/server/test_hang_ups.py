@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 import pytest
 
 from engines.base import StepRequest, StepResult
-from engines.sim.asr import SimAsr
+from engines.sim.recognition import SimAsr
 from session_server.http.server import Server
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, append, calling, silence

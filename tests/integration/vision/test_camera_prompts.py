@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from engines.base import SeenObject, VisualEvidence
-from engines.vision.picture_answers import picture_answer
+from engines.vision.grounded_answers import picture_answer
 from session_server.core import actions as a, events as e
 from session_server.core.settings import CoreParams
 from session_server.host import messages

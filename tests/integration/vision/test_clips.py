@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines.base import JobKey, PictureJob, SteppedEngine, StepRequest, VisualEvidence
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.errors import ModelsMissing
 
 av = pytest.importorskip("av")

@@ -15,9 +15,9 @@ from engines.base import (
     TokenOutput,
     VisualEvidence,
 )
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.vision.grounded_thinker import create
-from engines.vision.kind_names import words_for_kinds
+from engines.vision.labels import words_for_kinds
 from session_server.client.look import looks
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.client.look import Look, looks
 from session_server.host.prompt import described
 

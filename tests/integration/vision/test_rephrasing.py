@@ -11,9 +11,8 @@ from engines.base import (
     TokenOutput,
     VisualEvidence,
 )
-from engines.model_store import ModelStore
-from engines.vision.grounded_thinker import GroundedThinker, create
-from engines.vision.rephrasing import facts
+from engines.model_store.store import ModelStore
+from engines.vision.grounded_thinker import GroundedThinker, create, facts
 from session_server.types.errors import ModelsMissing
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines.base import Stage
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import is_streaming, streaming_factory
 from session_server.config import load
 

@@ -97,7 +97,7 @@ def test_an_edge_that_holds_no_whole_chunk_is_named():
 @BOTH
 def test_each_option_is_known_to_its_engine(name):
     pytest.importorskip("torch")
-    from engines.model_store import ModelStore
+    from engines.model_store.store import ModelStore
     from engines.registry import factory
 
     for spec in load(Path(name)).config.graph.stages:

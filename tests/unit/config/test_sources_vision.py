@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from engines.base import Stage
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory
-from engines.vision.coco import KINDS
+from engines.vision.labels import KINDS
 from session_server.client.models import missing_models, require_models
 from session_server.config import load
 from session_server.http.session_factory import video_offer

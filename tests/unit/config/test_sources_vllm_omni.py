@@ -6,7 +6,7 @@ import pytest
 
 from engines.base import Stage
 from engines.graph import EdgeUnit
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory, is_streaming, streaming_factory
 from session_server.config import load
 from session_server.host.stage_assembly import require_fit

@@ -4,7 +4,7 @@ import pytest
 
 from engines.cpu.hibari_graphs import build
 from engines.cpu.phonemes import hibari_file
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 
 
 @pytest.fixture(scope="session")

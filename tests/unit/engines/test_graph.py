@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import Stage
 from engines.graph import EdgeUnit, Graph
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory
 from session_server.types.errors import ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from engines.base import Capabilities, Stage
-from engines.sim.profile import parse_profile
+from engines.sim.cost_profile import parse_profile
 from session_server.runtime.simulation.fitting import fit_profile, line
 from session_server.runtime.simulation.stopwatch import Timing, Timings
 from session_server.types.audio import NS_PER_MS

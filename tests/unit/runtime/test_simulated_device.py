@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engines.sim.profile import Device
+from engines.sim.cost_profile import Device
 from session_server.runtime.simulation.virtual_loop import SharedDevice, VirtualLoop
 
 pytestmark = pytest.mark.unit

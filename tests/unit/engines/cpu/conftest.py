@@ -8,9 +8,9 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from engines.cpu.smollm_graph import ModelShape, build_graph
-from engines.cpu.smollm_tokenizer import LAST_CONTROL, _byte_of_character
-from engines.model_files import SMOLLM_GRAPH, SMOLLM_TOKENIZER
-from engines.model_store import ModelStore
+from engines.cpu.smollm_prompt import LAST_CONTROL, _byte_of_character
+from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
+from engines.model_store.store import ModelStore
 
 CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 

@@ -5,19 +5,21 @@ import pytest
 
 from engines.base import JobKey, StepRequest, Transcript, UtteranceJob
 from engines.cpu.asr import AsrEngine, create
-from engines.cpu.asr_audio import (
+from engines.cpu.moonshine import (
     SEGMENT_MAX,
     SEGMENT_MIN,
+    AsrTokenizer,
+    Recognised,
     Samples,
+    believable,
     cut_points,
     is_silent,
+    loop_start,
     parts,
+    read_pieces,
     samples_of,
 )
-from engines.cpu.asr_filter import believable, loop_start
-from engines.cpu.asr_tokenizer import AsrTokenizer, read_pieces
-from engines.cpu.moonshine import Recognised
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.audio import INPUT_RATE
 from session_server.types.errors import ModelsMissing
 

@@ -5,10 +5,10 @@ import onnx
 import pytest
 
 from engines.cpu.hibari_graphs import DURATIONS, FEATURES, FRAMES_PER_DURATION, SPECTRA, dequantise
-from engines.cpu.ort_session import open_session
+from engines.cpu.onnx_runtime import open_session
 from engines.cpu.phonemes import shared_pronouncer
-from engines.model_files import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
-from engines.model_store import ModelStore
+from engines.model_store.recipes import HIBARI_CODEC, HIBARI_CODEC_FLOAT, HIBARI_TALKER
+from engines.model_store.store import ModelStore
 from session_server.types.errors import EngineFault
 
 pytestmark = pytest.mark.unit

@@ -21,7 +21,7 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.clauses import ClauseSplitter
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.registry import factory
 from session_server.types.errors import ModelsMissing
 

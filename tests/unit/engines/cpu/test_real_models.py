@@ -23,9 +23,9 @@ from engines.base import (
     UtteranceJob,
 )
 from engines.cpu.asr import AsrEngine
-from engines.cpu.asr_audio import samples_of
+from engines.cpu.moonshine import samples_of
 from engines.cpu.thinker import ThinkerEngine
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.audio import INPUT_RATE
 from tests.unit.engines.cpu.thinking import job, run
 

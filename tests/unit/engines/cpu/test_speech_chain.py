@@ -10,7 +10,7 @@ from engines.cpu.acoustics import AcousticFrames, Array, pulse_train
 from engines.cpu.codec import Codec
 from engines.cpu.talker import Talker
 from engines.cpu.vocoder import OverlapAdd, Vocoder, noise_generator, to_pcm
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 
 pytestmark = pytest.mark.unit
 

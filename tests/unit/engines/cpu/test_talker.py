@@ -6,7 +6,7 @@ import pytest
 from engines.base import ClauseJob, JobKey, Speech, StepRequest
 from engines.cpu.acoustics import AcousticFrames
 from engines.cpu.talker import Talker, create, voiced_range
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit

@@ -17,7 +17,7 @@ from engines.base import (
     TokenOutput,
 )
 from engines.cpu.thinker import ThinkerEngine, create
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from session_server.types.errors import EngineFault, ModelsMissing
 from tests.unit.engines.cpu.thinking import Said, job, run, take
 
@@ -358,7 +358,7 @@ def test_a_grammar_that_breaks_is_its_jobs_fault_and_costs_no_slot(
 
     engine.start(key("other"), job("hello"))
     with monkeypatch.context() as patch:
-        patch.setattr("engines.cpu.thinker_call.CallAnswer.begin", broken)
+        patch.setattr("engines.cpu.decoding.CallAnswer.begin", broken)
         with pytest.raises(ValueError, match="parameters cannot be used") as caught:
             engine.start(key("s"), job("hello", tools=(WEATHER,), tool_choice="required"))
     assert "state" not in str(caught.value)

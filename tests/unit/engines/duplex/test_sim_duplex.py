@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engines.conformance.duplex_checks import CHECKS, Check
-from engines.conformance.duplex_kit import DuplexKit
+from engines.conformance.duplex import CHECKS, Check, DuplexKit
 from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
-from engines.duplex.registry import DUPLEX, duplex_factory
-from engines.model_store import ModelStore
-from engines.sim.behaviour import SimulatedFault
+from engines.model_store.store import ModelStore
+from engines.registry import DUPLEX, duplex_factory
 from engines.sim.duplex import DuplexOptions, SimDuplex, answer_name
+from engines.sim.job_engine import SimulatedFault
 from engines.sim.wave import verify
 from session_server.types.errors import ConfigError
 

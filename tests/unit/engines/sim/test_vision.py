@@ -3,7 +3,7 @@
 import pytest
 
 from engines.base import JobKey, PictureJob, StepRequest, UnseenPicture, VisualEvidence
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.options import WrongOption, by_type
 from engines.sim.vision import SimVision, VisionOptions, create
 

@@ -9,10 +9,16 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from engines.base import JobKey, PictureJob, StepRequest, StepResult, UnseenPicture, VisualEvidence
-from engines.model_store import ModelStore
-from engines.vision.detector import PictureDetector, create
-from engines.vision.memory import Identity, detector_models, picture_hash, reader_models
-from engines.vision.reading import OPTIONS
+from engines.model_store.store import ModelStore
+from engines.vision.detector import (
+    OCR_OPTIONS,
+    Identity,
+    PictureDetector,
+    create,
+    detector_models,
+    picture_hash,
+    reader_models,
+)
 
 pytestmark = [pytest.mark.unit, pytest.mark.models]
 
@@ -197,12 +203,12 @@ def test_what_a_finding_depends_on_is_in_its_name() -> None:
     names = {
         Identity(picture_hash(data), models, preparation)
         for data in (b"one", b"other")
-        for models in (detector_models(), reader_models(OPTIONS), reader_models({}))
+        for models in (detector_models(), reader_models(OCR_OPTIONS), reader_models({}))
         for preparation in (1, 2)
     }
     assert len(names) == 12
     assert "detectors" in detector_models()
-    assert reader_models(OPTIONS).startswith("rapidocr 3.")
+    assert reader_models(OCR_OPTIONS).startswith("rapidocr 3.")
 
 
 def test_what_is_remembered_is_bounded() -> None:

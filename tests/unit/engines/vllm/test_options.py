@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.model_store import ModelStore
+from engines.model_store.store import ModelStore
 from engines.vllm.convert import converted, folder_name
 from engines.vllm.options import read_options
 from engines.vllm.thinker import create, missing

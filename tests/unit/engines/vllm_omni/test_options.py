@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.vllm_omni import plugin, starting
+from engines.vllm_omni import launch as starting, plugin
 from engines.vllm_omni.options import read_model, read_thinker
 
 pytestmark = pytest.mark.unit
