@@ -17,9 +17,9 @@ from typing import Protocol
 
 from loadgen.camera import Film
 from loadgen.records import FilmFigures
-from loadgen.simulation import CameraUse
 from loadgen.wire import image_append
 from session_server.process.clock import Clock
+from session_server.runtime.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
 
 _END = '"}'

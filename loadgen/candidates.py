@@ -10,18 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from loadgen.simulation import (
-    CameraUse,
-    NetworkModel,
-    SimulationSpec,
-    Workload,
-    check,
-    find_profile,
-)
 from loadgen.workload_bounds import complaints
 from loadgen.workloads import Scenario, find_workload
 from session_server.config.limits import bounds_of
 from session_server.config.shape import convert, hints
+from session_server.runtime.simulation.profiles import check, find_profile
+from session_server.runtime.simulation.spec import CameraUse, NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
 
 POLICIES = ("fcfs", "liveserve", "deadline")

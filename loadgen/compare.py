@@ -14,8 +14,8 @@ from typing import Any
 
 from loadgen.candidates import Candidate, Setting, check_turns, spec_of
 from loadgen.points import Laboratory
-from loadgen.simulation import SimulationSpec
 from loadgen.sweep import SCHEMA, Range, report, summary, sweep
+from session_server.runtime.simulation.spec import SimulationSpec
 
 Spread = Sequence[float]
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engines.sim.cost_profile import Profile
 from loadgen.records import ResponseIds, UserRecord
 from loadgen.spelled import Pace, Spelled
 from loadgen.users import events
@@ -19,8 +20,8 @@ from loadgen.users.listener import Client
 from loadgen.users.script import NEVER, Script
 from loadgen.users.traced import TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.runtime.simulation import Profile, SimulationSpec, Workload
 from session_server.runtime.simulation.seat import Occupant, Seat
+from session_server.runtime.simulation.spec import SimulationSpec, Workload
 from session_server.runtime.simulation.virtual_loop import Alarm
 from session_server.types.audio import NS_PER_MS
 

@@ -16,7 +16,9 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from loadgen.report import figure
-from loadgen.simulation import Look, SimulationSpec, hopeless, simulate
+from loadgen.simulation import simulate
+from loadgen.watch import Look, hopeless
+from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 KEPT: tuple[tuple[str, str], ...] = (

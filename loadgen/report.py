@@ -21,9 +21,9 @@ from loadgen.driving import Outcome
 from loadgen.measure import LEAST_EVENTS, duration_s, measure, spread
 from loadgen.rtc_figures import CALL_ROWS, section
 from loadgen.server_probe import Sample, StageTotals
-from loadgen.simulation import CameraUse
 from loadgen.slo import Verdict
 from loadgen.video_figures import VIDEO_ROWS, groups, video_section
+from session_server.runtime.simulation.spec import CameraUse
 from session_server.types.errors import ConfigError
 
 SCHEMA = 1

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from engines.sim.cost_profile import Profile
 from loadgen.report import figure
-from loadgen.simulation import NetworkModel, Profile, SimulationSpec, Workload, simulate
+from loadgen.simulation import simulate
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
 
 RELEASE_MS = 100

@@ -13,30 +13,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
+from engines.sim.cost_profile import Profile
 from loadgen.driver_sim import SimulatedUsers, workload_of
 from loadgen.measure import measure, spread
 from loadgen.records import UserRecord
 from loadgen.video_figures import camera_figures, groups
-from loadgen.watch import Look as Look, Watch as Watch, hopeless as hopeless
-from session_server.runtime.simulation import (
-    CAMERAS as CAMERAS,
-    CameraUse as CameraUse,
-    NetworkModel as NetworkModel,
-    Profile as Profile,
-    SimulationReport as SimulationReport,
-    SimulationSpec as SimulationSpec,
-    Span as Span,
-    Workload as Workload,
-    check as check,
-    find_profile as find_profile,
-    profile_names as profile_names,
-    read_trace as read_trace,
-    traced as traced,
-)
+from loadgen.watch import Look, Watch
 from session_server.runtime.simulation.kv_link import Outgrown
 from session_server.runtime.simulation.lockstep import run_lockstep
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.replica import Replica, StageFigures
 from session_server.runtime.simulation.replica_figures import replica_figures
+from session_server.runtime.simulation.spec import (
+    SimulationReport,
+    SimulationSpec,
+)
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 from session_server.types.errors import ConfigError
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from loadgen.simulation import SimulationSpec, simulate
+from loadgen.simulation import simulate
+from session_server.runtime.simulation.spec import SimulationSpec
 
 _TARGET_SESSION_SECONDS = 1000 * 600
 """1,000 sessions for 10 minutes."""

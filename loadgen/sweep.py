@@ -19,7 +19,7 @@ from typing import Any
 
 from loadgen.knee import Holds, Knee, search, settle
 from loadgen.points import KEPT, Laboratory, Point, hold_together, pooled
-from loadgen.simulation import SimulationSpec
+from session_server.runtime.simulation.spec import SimulationSpec
 
 SCHEMA = 1
 BARS = {"p90_ms": 500.0, "p99_ms": 2000.0, "c100": 0.99}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from loadgen.simulation import CAMERAS, CameraUse, Span, Workload
+from session_server.runtime.simulation.spec import CAMERAS, CameraUse, Span, Workload
 
 KINDS = ("lognormal", "exponential", "uniform", "constant")
 ARRIVALS = ("closed", "poisson", "gamma", "ramp")

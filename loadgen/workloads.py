@@ -15,10 +15,11 @@ from typing import Any
 
 import yaml
 
-from loadgen.simulation import NetworkModel, Workload, read_trace, traced
 from loadgen.workload_bounds import complaints
 from session_server.config.shape import build
 from session_server.config.sources import shipped_folder
+from session_server.runtime.simulation.spec import NetworkModel, Workload, traced
+from session_server.runtime.simulation.trace import read_trace
 from session_server.types.errors import ConfigError
 
 

@@ -15,10 +15,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from loadgen.report import read as read_report
 from loadgen.served import per_session
-from loadgen.simulation import find_profile
 from loadgen.workloads import find_workload
 from session_server.config import load
 from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.types.errors import ConfigError
 
 

@@ -26,8 +26,8 @@ from loadgen import report as reports
 from loadgen.cli.laboratory import can_plot
 from loadgen.measure import LEAST_EVENTS
 from loadgen.points import Laboratory, Point
-from loadgen.simulation import SimulationSpec
 from loadgen.sweep import Range
+from session_server.runtime.simulation.spec import SimulationSpec
 
 Figures = Mapping[str, Any]
 

@@ -14,8 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from loadgen import report as reports
 from loadgen.candidates import candidate, spec_of
 from loadgen.cli.laboratory import check_folders, setting_of
-from loadgen.simulation import Look, SimulationReport, SimulationSpec, simulate
+from loadgen.simulation import simulate
 from loadgen.slo import judge, read_bars
+from loadgen.watch import Look
+from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 

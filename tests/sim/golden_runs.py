@@ -16,8 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loadgen.simulation import Profile, SimulationSpec, find_profile, simulate
+from engines.sim.cost_profile import Profile
+from loadgen.simulation import simulate
 from loadgen.workloads import find_workload
+from session_server.runtime.simulation.profiles import find_profile
+from session_server.runtime.simulation.spec import SimulationSpec
 
 FOLDER = Path(__file__).parent / "golden"
 _BATCH = 2

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from loadgen.served import LOOPBACK, RELEASE_MS
-from loadgen.simulation import SimulationSpec, simulate
+from loadgen.simulation import simulate
 from loadgen.workloads import find_workload
+from session_server.runtime.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.sim
 

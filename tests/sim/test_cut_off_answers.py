@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.simulation import SimulationSpec, simulate
+from loadgen.simulation import simulate
 from loadgen.workloads import find_workload
+from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.scheduler.chunking import LeadCap
 from tests.sim.small_machine import small_machine
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from loadgen.points import Laboratory, Point, Stopped, hold_together, measure_point
-from loadgen.simulation import NetworkModel, SimulationSpec
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec
 
 pytestmark = pytest.mark.sim
 

@@ -9,13 +9,9 @@ import pytest
 from loadgen.driver_sim import SimulatedUsers
 from session_server.core import conversation as items, events, settings
 from session_server.recording.recorder import Recorder, pack, replay, unpack
-from session_server.runtime.simulation import (
-    NetworkModel,
-    SimulationSpec,
-    Workload,
-    find_profile,
-)
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.replica import Replica
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.sim

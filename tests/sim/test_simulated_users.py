@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from loadgen.driver_sim import SimulatedUsers
-from loadgen.simulation import NetworkModel, SimulationSpec, Workload, find_profile, simulate
+from loadgen.simulation import simulate
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.replica import Replica
 from session_server.runtime.simulation.sim_session import Words
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.audio import OUTPUT_RATE
 
 pytestmark = pytest.mark.sim

@@ -12,8 +12,9 @@ import yaml
 from loadgen.driver_sim import SimulatedUsers
 from loadgen.records import UserRecord
 from session_server.recording.recorder import Recorder
-from session_server.runtime.simulation import NetworkModel, SimulationSpec, Workload, find_profile
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.replica import Replica
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.runtime.simulation.trace import (
     Trace,
     TraceSession,

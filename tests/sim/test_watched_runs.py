@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.simulation import Look, NetworkModel, SimulationSpec, hopeless, simulate
+from loadgen.simulation import simulate
+from loadgen.watch import Look, hopeless
+from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim

@@ -14,10 +14,10 @@ from loadgen.driver_ws import WsDriver
 from loadgen.driving import Load, Outcome
 from loadgen.report import build
 from loadgen.server_probe import ServerProbe
-from loadgen.simulation import CameraUse
 from loadgen.speech import Material, clip_from_pcm
 from loadgen.wire_client import Plan
 from session_server.http.server import Server
+from session_server.runtime.simulation.spec import CameraUse
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock

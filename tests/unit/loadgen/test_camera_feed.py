@@ -11,7 +11,7 @@ import pytest
 from loadgen.camera import Film
 from loadgen.camera_feed import CameraFeed, Cameras, filming
 from loadgen.records import FilmFigures
-from loadgen.simulation import CameraUse
+from session_server.runtime.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
 from tests.integration.server.conftest import until
 from tests.patient_loop import LoopClock

@@ -16,7 +16,7 @@ from loadgen.candidates import (
     parse_variant,
     spec_of,
 )
-from loadgen.simulation import CameraUse
+from session_server.runtime.simulation.spec import CameraUse
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,9 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.parser import EXAMPLES, parse
-from loadgen.simulation import Look, SimulationReport, SimulationSpec, Watch, simulate
+from loadgen.simulation import simulate
+from loadgen.watch import Look, Watch
+from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -11,8 +11,8 @@ import pytest
 from loadgen.candidates import Setting, candidate, parse_variant
 from loadgen.compare import Plan, base_of, compare, comparison, figure_ratio, knee_ratio
 from loadgen.points import KEPT, Laboratory, Point
-from loadgen.simulation import SimulationSpec
 from loadgen.tables import comparison_markdown, comparison_tables
+from session_server.runtime.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from loadgen import compiled
-from loadgen.simulation import SimulationSpec, simulate
+from loadgen.simulation import simulate
+from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

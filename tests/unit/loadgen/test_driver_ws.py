@@ -23,9 +23,9 @@ from loadgen.driver_ws import WsDriver, why_closed
 from loadgen.driving import Load, Refused, RunFailed
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
-from loadgen.simulation import CameraUse
 from loadgen.speech import Material
 from loadgen.wire_client import Plan
+from session_server.runtime.simulation.spec import CameraUse
 from tests.patient_loop import LoopClock
 from tests.unit.loadgen.scripted import clip, tone
 

@@ -13,8 +13,9 @@ from loadgen.cli import main
 from loadgen.driver_sim import SimulatedUsers
 from loadgen.workloads import find_workload
 from session_server.recording.recorder import Recorder
-from session_server.runtime.simulation import SimulationSpec, find_profile
+from session_server.runtime.simulation.profiles import find_profile
 from session_server.runtime.simulation.replica import Replica
+from session_server.runtime.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.unit
 

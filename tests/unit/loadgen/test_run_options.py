@@ -9,7 +9,7 @@ import pytest
 from loadgen.cli import parser
 from loadgen.cli.parser import parse
 from loadgen.cli.running import _load, calls_url, users_of
-from loadgen.simulation import CAMERAS, CameraUse
+from session_server.runtime.simulation.spec import CAMERAS, CameraUse
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from loadgen.cli.searching import Search, SearchProgress, carry_out, outcome, runs_of_search, spoken
 from loadgen.points import KEPT, Laboratory, Point
-from loadgen.simulation import SimulationSpec
 from loadgen.sweep import Range, sweep
+from session_server.runtime.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from loadgen.served import per_session, spec_of_run
-from loadgen.simulation import SimulationSpec, Workload, find_profile, simulate, traced
+from loadgen.simulation import simulate
+from session_server.runtime.simulation.profiles import find_profile
+from session_server.runtime.simulation.spec import SimulationSpec, Workload, traced
 from session_server.runtime.simulation.trace import Trace, TraceSession, TraceTurn
 from session_server.types.errors import ConfigError
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from loadgen.points import KEPT, Laboratory, Point, pooled
-from loadgen.simulation import SimulationSpec
 from loadgen.sweep import Range, by_sessions, interrupted, report, summary, sweep
 from loadgen.tables import sweep_verdict
+from session_server.runtime.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ from loadgen.driving import Outcome
 from loadgen.records import FilmFigures, Turn, UserRecord
 from loadgen.report import build, rows_of
 from loadgen.server_probe import Sample, parse
-from loadgen.simulation import CameraUse
 from loadgen.slo import Bar, judge
 from loadgen.video_figures import between, spread_of
+from session_server.runtime.simulation.spec import CameraUse
 
 pytestmark = pytest.mark.unit
 
