@@ -19,7 +19,7 @@ import numpy.typing as npt
 from av.error import FFmpegError
 from PIL import Image, ImageDraw
 
-from session_server.runtime.simulation.spec import CameraUse
+from session_server.simulation.spec import CameraUse
 from session_server.types.errors import ConfigError
 
 LONGEST_S = 20.0

@@ -1,4 +1,14 @@
-"""What virtual users say: recordings, or sentences spoken by the hibari voice and kept in a cache.
+"""What can be heard: loudness of 10 ms windows.
+
+A window is audible above -50 dBFS RMS; first audio and stop latency count audible windows only, so
+silence that a server sends ahead of speech counts as waiting. PCM is s16le mono.
+
+What virtual users say, when no recordings are given. Short, spoken English, no two alike.
+
+None has a pause inside that a fixed-silence rule of 300 ms would take for the end of the turn: a run
+measures the server, not where speakers breathe. `--speech DIR` brings other speakers.
+
+What virtual users say: recordings, or sentences spoken by the hibari voice and kept in a cache.
 
 A `Clip` is ready to send: every 20 ms is already an `input_audio_buffer.append` message, so that a dozen
 users cost next to nothing while they talk. Audio is s16le mono at 24 kHz; instants inside a clip are
@@ -21,10 +31,132 @@ import numpy.typing as npt
 import soundfile
 import soxr
 
-from loadgen.audible import voiced_range
-from loadgen.questions import BACKCHANNELS, INTERRUPTIONS, QUESTIONS
 from session_server.types.audio import OUTPUT_RATE, ms_to_samples, samples_to_ns
 from session_server.types.errors import ConfigError
+
+WINDOW_MS = 10
+AUDIBLE_DBFS = -50.0
+
+
+def window_dbfs(pcm: bytes, window: int) -> list[float]:
+    """RMS in dBFS of each whole window of `window` samples; a rest shorter than one is left out."""
+    samples = np.frombuffer(pcm, "<i2")
+    whole = len(samples) // window
+    if not whole:
+        return []
+    frames = samples[: whole * window].reshape(whole, window).astype(np.float32) / 32768.0
+    power = np.maximum(np.mean(frames * frames, axis=1), 1e-12)
+    return [float(level) for level in 10.0 * np.log10(power)]
+
+
+class LoudWindows:
+    """Which windows of one stream can be heard, found as its PCM arrives in pieces of any size: one byte a window."""
+
+    def __init__(self, rate: int) -> None:
+        self._window = rate * WINDOW_MS // 1000
+        self._rest = b""
+
+    def add(self, pcm: bytes) -> bytes:
+        """The windows that this piece completes."""
+        data = self._rest + pcm if self._rest else pcm
+        levels = window_dbfs(data, self._window)
+        self._rest = data[len(levels) * self._window * 2 :]
+        return _flags(levels)
+
+    def finish(self) -> bytes:
+        """The stream is over: its last, shorter window counts too."""
+        rest, self._rest = self._rest, b""
+        return _flags(window_dbfs(rest, len(rest) // 2)) if len(rest) >= 2 else b""
+
+
+def _flags(levels: list[float]) -> bytes:
+    return bytes(level > AUDIBLE_DBFS for level in levels)
+
+
+def voiced_range(pcm: bytes, rate: int) -> tuple[int, int]:
+    """First voiced sample and the one behind the last, of recorded or synthesised speech.
+
+    Voiced: at least two windows in a row within 35 dB of the loudest one and above -50 dBFS, so that a
+    click or the noise of a recording is not taken for speech. Raises ValueError if nothing is.
+    """
+    window = rate * WINDOW_MS // 1000
+    levels = window_dbfs(pcm, window)
+    floor = max(AUDIBLE_DBFS, max(levels, default=AUDIBLE_DBFS) - 35.0)
+    loud = [level > floor for level in levels]
+    pairs = [i for i in range(1, len(loud)) if loud[i - 1] and loud[i]]
+    if not pairs:
+        raise ValueError("no speech in it")
+    return (pairs[0] - 1) * window, (pairs[-1] + 1) * window
+
+
+QUESTIONS = (
+    "What is the capital city of France?",
+    "Can you tell me how far the moon is from the earth?",
+    "How many days are there in the month of February?",
+    "Why is the sky blue during the day?",
+    "What should I cook for dinner tonight?",
+    "Tell me a short story about a cat.",
+    "How do I take care of a small garden?",
+    "What is the best way to learn the guitar?",
+    "Which animals live in the desert?",
+    "How does a bicycle stay upright?",
+    "What is a good book for a long train ride?",
+    "Can you explain how rain is made?",
+    "Where do penguins live?",
+    "How can I sleep better at night?",
+    "What is the largest ocean in the world?",
+    "Tell me something about the city of London.",
+    "How do birds find their way home?",
+    "What do bees do in the winter?",
+    "Why do leaves change colour in autumn?",
+    "How long does it take to boil an egg?",
+    "What is the difference between a lake and a sea?",
+    "Can you give me a tip for a job interview?",
+    "How was the old bridge over the river built?",
+    "What makes bread rise in the oven?",
+    "Who invented the telephone?",
+    "What can I do on a rainy afternoon?",
+    "How does a camera take a picture?",
+    "Tell me about the life of a farmer.",
+    "Why does the moon change its shape?",
+    "What is a healthy breakfast for children?",
+    "How do I keep my house warm in winter?",
+    "What is the fastest animal on land?",
+    "Can you describe a walk in the mountains?",
+    "How do ships float on water?",
+    "What kind of music do people play at weddings?",
+    "Why should I drink enough water every day?",
+    "How do I teach my dog to sit?",
+    "What happens when a volcano erupts?",
+    "Tell me why people like to travel.",
+    "How does a library know where each book is?",
+    "What are the names of the planets?",
+    "Can you help me plan a birthday party?",
+    "How do doctors find out why someone is ill?",
+    "What grows well in a sunny window?",
+    "Why do cats sleep so much?",
+    "How do I write a letter to a friend?",
+    "What did people eat a hundred years ago?",
+    "Tell me how chocolate is made.",
+)
+
+INTERRUPTIONS = (
+    "Wait, please tell me about dogs instead.",
+    "Stop and tell me what time the shops close.",
+    "Sorry but how tall is a giraffe?",
+    "Hold on, what does that mean in simple words?",
+    "Can you tell me about the weather in spring instead?",
+    "No I wanted to know how trains work.",
+    "Which fruit is the sweetest of them all?",
+    "Please stop and tell me where coffee comes from.",
+    "That is enough, tell me about the stars.",
+    "Let me ask how fish can breathe under water.",
+    "What is the name of the longest river?",
+    "But how much does an elephant weigh?",
+)
+
+BACKCHANNELS = ("Yeah.", "Mhm.", "Okay.", "Right.", "Uh huh.", "Yes.", "I see.", "Sure.")
+
 
 MIC_RATE = OUTPUT_RATE
 FRAME_SAMPLES = MIC_RATE // 50

@@ -15,8 +15,8 @@ from typing import Any
 from loadgen.measure import duration_s, measure, spread
 from loadgen.records import FilmFigures, UserRecord
 from loadgen.server_probe import EVIDENCE_AGE, LOOK, Histogram, Sample
-from session_server.runtime.simulation.sim_camera import CameraRecords
-from session_server.runtime.simulation.spec import CameraUse
+from session_server.simulation.sim_camera import CameraRecords
+from session_server.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_MS
 
 KEPT = ("change", "heartbeat", "forced")

@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "engines.omni": BASE | {"engines"},
     "loadgen": BASE
     | {"session_server.process", "session_server.protocol", "session_server.config"}
-    | {"session_server.runtime.simulation"},
+    | {"session_server.simulation"},
 }  # fmt: skip
 
 FORBIDDEN_IN_PURE = {

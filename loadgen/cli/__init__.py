@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console.width = PIPED_WIDTH
     try:
-        code: int = importlib.import_module(options.module).run(options, console)
+        module, _, function = options.function.partition(":")
+        code: int = getattr(importlib.import_module(module), function)(options, console)
     except ConfigError as fault:
         console.print(f"session-loadgen: {fault}", markup=False, soft_wrap=True)
         return WRONG

@@ -13,12 +13,11 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from loadgen.report import read as read_report
-from loadgen.served import per_session
+from loadgen.lab.engine_profile import EngineProfile, measure_engines, per_session
+from loadgen.lab.report import read as read_report
 from loadgen.workloads import find_workload
 from session_server.config import load
-from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
-from session_server.runtime.simulation.profiles import find_profile
+from session_server.simulation.host_setup import find_profile
 from session_server.types.errors import ConfigError
 
 

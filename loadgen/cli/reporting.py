@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from loadgen import report as reports
 from loadgen.cli.laboratory import check_folders
-from loadgen.tables import print_comparison, print_sweep
+from loadgen.lab import report as reports
+from loadgen.lab.tables import print_comparison, print_sweep
 from session_server.types.errors import ConfigError
 
 Named = list[tuple[str, dict[str, Any]]]
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.html is None and options.markdown is None:
         _print(found, console)
         return 0
-    from loadgen.report_page import html, page_of, write_markdown
+    from loadgen.lab.report_page import html, page_of, write_markdown
 
     page = page_of(found)
     if options.html is not None:

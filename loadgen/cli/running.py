@@ -1,4 +1,7 @@
-"""`session-loadgen run`: a load against a real server, its report, and whether its bars held."""
+"""`session-loadgen run`: a load against a real server, its report, and whether its bars held.
+
+`ab`: two settings of a server under the same load, in turns, on this machine; what one does over the other.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,28 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-from loadgen import report as reports
 from loadgen.arrivals import arrivals
-from loadgen.bad_network import BadNetwork
 from loadgen.camera import film
-from loadgen.camera_feed import Cameras
-from loadgen.driver_ws import WsDriver
-from loadgen.driving import Load, Outcome
+from loadgen.cli.parser import parse
+from loadgen.drivers.camera_feed import Cameras
+from loadgen.drivers.load_run import Load, Outcome
+from loadgen.drivers.rtp_port import BadNetwork
+from loadgen.drivers.websocket import WsDriver
+from loadgen.drivers.wire_client import Plan, even_workload
+from loadgen.lab import interleave, report as reports
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
 from loadgen.speech import Material, recorded, synthesised
-from loadgen.wire_client import Plan, even_workload
-from loadgen.workload_bounds import complaints
-from loadgen.workloads import find_workload
-from session_server.runtime.simulation.spec import CameraUse, Workload
+from loadgen.workloads import complaints, find_workload
+from session_server.simulation.spec import CameraUse, Workload
 from session_server.types.audio import NS_PER_S
 from session_server.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from loadgen.driver_webrtc import RtcDriver
+    from loadgen.drivers.webrtc import RtcDriver
+
 
 PAUSE_S = 1.0
 TURN_LIMIT_S = 30.0
@@ -119,7 +124,7 @@ def _driver(
 ) -> WsDriver | RtcDriver:
     if options.driver == "ws":
         return WsDriver(load, probe, progress=progress)
-    from loadgen.driver_webrtc import RtcDriver  # takes half a second, which WebSockets do not need
+    from loadgen.drivers.webrtc import RtcDriver
 
     return RtcDriver(load, probe, network=_network(options), progress=progress)
 
@@ -337,3 +342,45 @@ def _workload(options: argparse.Namespace, speech: str) -> dict[str, Any]:
         "player": {"quantum_ms": 20, "pre_roll_ms": 0},
         "network": _network(options).told(),
     }
+
+
+def run_ab(options: argparse.Namespace, console: Console) -> int:
+    arms = {
+        "A": interleave.arm_of("A", options.a),
+        "B": interleave.arm_of("B", options.b),
+    }
+    interleave.require_settings(arms, options.config)
+    blocks = interleave.plan(options.users, options.order, options.seed)
+    if options.report is not None and not options.report.parent.is_dir():
+        raise ConfigError(f"--report {options.report}: no such folder")
+    if any(option.partition("=")[0] == "--url" for option in options.load):
+        raise ConfigError("--url: `ab` starts the servers itself")
+    # a wrong load option shows before the first server starts
+    for arm in arms.values():
+        users = f"--users={min(options.users)}"
+        users_of(parse(["run", "--url=127.0.0.1:1", users, *options.load, *arm.load_options]))
+
+    def begin(number: int, block: interleave.Block) -> None:
+        console.rule(f"{number + 1} of {len(blocks)}: {block.arm}, {block.users} users", style="")
+
+    reports = interleave.run_blocks(blocks, arms, options.config, options.load, begin)
+    compared = interleave.compare(blocks, reports)
+    if options.report is not None:
+        interleave.write(options.report, arms, blocks, compared, reports, options.load)
+    for line in interleave.heading(arms, options.load):
+        console.print(line, markup=False)
+    for users, figures in compared.items():
+        table = Table(title=f"{users} users")
+        for title in ("", "A", "B", "B / A", "pairs"):
+            table.add_column(title, justify="right" if title else "left")
+        for path, one in figures.items():
+            pairs = ", ".join(f"{ratio:.2f}" for ratio in one["ratios"])
+            table.add_row(
+                path, _shown(one["a_mean"]), _shown(one["b_mean"]), _shown(one["ratio"]), pairs
+            )
+        console.print(table)
+    return 0
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from loadgen import report as reports
-from loadgen.candidates import candidate, spec_of
 from loadgen.cli.laboratory import check_folders, setting_of
-from loadgen.simulation import simulate
+from loadgen.lab import report as reports
+from loadgen.lab.candidates import candidate, spec_of
+from loadgen.lab.simulation import Look, simulate
 from loadgen.slo import judge, read_bars
-from loadgen.watch import Look
-from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
+from session_server.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 

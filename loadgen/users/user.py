@@ -24,8 +24,16 @@ from loadgen.users.intents import Drop, HangUp, Intent, Kind, Say, Utterance
 from loadgen.users.listener import Answer, Client, Listener
 from loadgen.users.notes import Notes
 from loadgen.users.player import QUANTUM_NS
-from loadgen.users.script import NEVER, Script, Wishes
-from loadgen.users.state import CONNECT_NS, FIRST_GUESS_NS, OWN_TAIL_NS, QUIET_NS, State
+from loadgen.users.script import (
+    CONNECT_NS,
+    FIRST_GUESS_NS,
+    NEVER,
+    OWN_TAIL_NS,
+    QUIET_NS,
+    Script,
+    State,
+    Wishes,
+)
 from session_server.types.audio import NS_PER_MS
 
 _PAUSING, _ASKING, _WAITING = State.PAUSING, State.ASKING, State.WAITING

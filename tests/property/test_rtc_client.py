@@ -9,15 +9,15 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from loadgen.call_reception import FRAME_TICKS
+from loadgen.drivers.rtc_client import RtcClient
+from loadgen.drivers.wire import decode, encode
+from loadgen.drivers.wire_client import Plan
 from loadgen.records import ResponseIds
-from loadgen.rtc_client import RtcClient
-from loadgen.rtc_ear import FRAME_TICKS
-from loadgen.wire import decode, encode
-from loadgen.wire_client import Plan
-from session_server.runtime.simulation.spec import Workload
+from session_server.simulation.spec import Workload
 from session_server.types.audio import NS_PER_MS as MS
-from tests.unit.loadgen.rtc_scripted import loudness
-from tests.unit.loadgen.scripted import LINES, ROOM, UPDATED, committed, created, done
+from tests.unit.loadgen.drivers.rtc_scripted import loudness
+from tests.unit.loadgen.drivers.scripted import LINES, ROOM, UPDATED, committed, created, done
 
 pytestmark = pytest.mark.property
 

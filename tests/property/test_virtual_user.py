@@ -7,16 +7,15 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
+from loadgen.drivers.utterances import Pace, Spelled
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
-from loadgen.spelled import Pace, Spelled
 from loadgen.users import events
-from loadgen.users.drawn import DrawnScript
 from loadgen.users.intents import Acknowledge, Say
 from loadgen.users.listener import Client
-from loadgen.users.script import NEVER
+from loadgen.users.script import NEVER, DrawnScript
 from loadgen.users.user import VirtualUser
-from session_server.runtime.simulation.spec import Workload
+from session_server.simulation.spec import Workload
 from session_server.types.audio import NS_PER_MS as MS, NS_PER_S as S
 
 pytestmark = pytest.mark.property

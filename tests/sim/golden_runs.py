@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from engines.sim.cost_profile import Profile
-from loadgen.simulation import simulate
+from loadgen.lab.simulation import simulate
 from loadgen.workloads import find_workload
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.host_setup import find_profile
+from session_server.simulation.spec import SimulationSpec
 
 FOLDER = Path(__file__).parent / "golden"
 _BATCH = 2

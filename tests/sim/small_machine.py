@@ -7,7 +7,7 @@ import dataclasses
 
 from engines.base import Stage
 from engines.sim.cost_profile import Profile
-from session_server.runtime.simulation.profiles import find_profile
+from session_server.simulation.host_setup import find_profile
 
 
 def small_machine() -> Profile:

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from loadgen.simulation import simulate
-from session_server.runtime.simulation.spec import SimulationSpec, Workload
+from loadgen.lab.simulation import simulate
+from session_server.simulation.spec import SimulationSpec, Workload
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from loadgen.camera import film
-from session_server.runtime.simulation.spec import CameraUse
+from session_server.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
 from session_server.video.frame_gate import EncodedFrame, FrameGate
-from tests.unit.runtime.test_sim_camera import Filmed
+from tests.unit.simulation.test_sim_camera import Filmed
 
 pytestmark = pytest.mark.sim
 

@@ -13,12 +13,11 @@ import yaml
 
 from engines.base import Stage
 from loadgen.cli import main
-from loadgen.simulation import simulate
-from loadgen.watch import Look
+from loadgen.lab.simulation import Look, simulate
 from loadgen.workloads import find_workload
-from session_server.runtime.simulation.profiles import find_profile, profile_names
-from session_server.runtime.simulation.sim_camera import MOST_KEPT
-from session_server.runtime.simulation.spec import CameraUse, SimulationSpec, Workload
+from session_server.simulation.host_setup import find_profile, profile_names
+from session_server.simulation.sim_camera import MOST_KEPT
+from session_server.simulation.spec import CameraUse, SimulationSpec, Workload
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.served import LOOPBACK, RELEASE_MS
-from loadgen.simulation import simulate
+from loadgen.lab.engine_profile import LOOPBACK, RELEASE_MS
+from loadgen.lab.simulation import simulate
 from loadgen.workloads import find_workload
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.sim
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.simulation import simulate
+from loadgen.lab.simulation import simulate
 from loadgen.workloads import find_workload
-from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.scheduler.chunking import LeadCap
+from session_server.simulation.spec import SimulationSpec
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim

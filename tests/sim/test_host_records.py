@@ -7,14 +7,13 @@ from collections import Counter
 import pytest
 
 from session_server.process.clock import VirtualClock
-from session_server.runtime.simulation.host_records import HostRecords, KvRecords
-from session_server.runtime.simulation.host_setup import scheduler_params
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.replica_figures import percentiles
-from session_server.runtime.simulation.spec import SimulationSpec
 from session_server.scheduler.params import KvEviction
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import ResidencyParams, Start, Wanted
+from session_server.simulation.host_records import HostRecords, KvRecords
+from session_server.simulation.host_setup import find_profile, scheduler_params
+from session_server.simulation.replica_figures import percentiles
+from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim

@@ -15,8 +15,8 @@ from session_server.host.messages import (
     PromptMessage,
     ToSession,
 )
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.replica import Replica
+from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ns
 from tests.sim.small_machine import small_machine
 

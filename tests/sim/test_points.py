@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from loadgen.points import Laboratory, Point, Stopped, hold_together, measure_point
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec
+from loadgen.lab.points import Laboratory, Point, Stopped, hold_together, measure_point
+from session_server.simulation.spec import NetworkModel, SimulationSpec
 
 pytestmark = pytest.mark.sim
 

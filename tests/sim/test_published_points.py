@@ -14,10 +14,10 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.cost_profile import Profile, Table
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.request_loop import Request, RequestLoop
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.host_setup import find_profile
+from session_server.simulation.replica import Replica
+from session_server.simulation.request_loop import Request, RequestLoop
+from session_server.simulation.spec import SimulationSpec
 from tests.sim.small_machine import exact_machine
 
 pytestmark = pytest.mark.sim

@@ -6,12 +6,12 @@ import io
 
 import pytest
 
-from loadgen.driver_sim import SimulatedUsers
+from loadgen.drivers.simulated import SimulatedUsers
 from session_server.core import conversation as items, events, settings
 from session_server.recording.recorder import Recorder, pack, replay, unpack
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
+from session_server.simulation.host_setup import find_profile
+from session_server.simulation.replica import Replica
+from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.sim

@@ -7,9 +7,9 @@ import functools
 
 import pytest
 
-from loadgen.simulation import simulate
+from loadgen.lab.simulation import simulate
 from loadgen.workloads import find_workload
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.spec import SimulationSpec
 
 pytestmark = pytest.mark.sim
 

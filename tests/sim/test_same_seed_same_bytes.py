@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.simulation import simulate
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
+from loadgen.lab.simulation import simulate
+from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
 
 pytestmark = pytest.mark.sim
 

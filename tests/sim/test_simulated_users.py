@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.driver_sim import SimulatedUsers
-from loadgen.simulation import simulate
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.sim_session import Words
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
+from loadgen.drivers.simulated import SimulatedUsers
+from loadgen.lab.simulation import simulate
+from session_server.simulation.host_setup import find_profile
+from session_server.simulation.replica import Replica
+from session_server.simulation.sim_session import Words
+from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.audio import OUTPUT_RATE
 
 pytestmark = pytest.mark.sim

@@ -9,10 +9,10 @@ import pytest
 from session_server.core import actions, events
 from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, TurnDetection, TurnMode
-from session_server.runtime.simulation.network import Noise, Path
-from session_server.runtime.simulation.spec import NetworkModel
-from session_server.runtime.simulation.speech_edges import SpeechEdges
-from session_server.runtime.simulation.virtual_loop import VirtualLoop
+from session_server.simulation.network import Noise, Path
+from session_server.simulation.spec import NetworkModel
+from session_server.simulation.speech_edges import SpeechEdges
+from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.types.audio import NS_PER_MS, NS_PER_S, WordSpan
 from session_server.types.ids import SequentialIds
 

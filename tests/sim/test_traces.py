@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import yaml
 
-from loadgen.driver_sim import SimulatedUsers
+from loadgen.drivers.simulated import SimulatedUsers
 from loadgen.records import UserRecord
 from session_server.recording.recorder import Recorder
-from session_server.runtime.simulation.profiles import find_profile
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Workload
-from session_server.runtime.simulation.trace import (
+from session_server.simulation.host_setup import find_profile
+from session_server.simulation.replica import Replica
+from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
+from session_server.simulation.trace import (
     Trace,
     TraceSession,
     TraceTurn,
     read_trace,
     trace_mapping,
 )
-from session_server.runtime.simulation.trace_of_record import trace_of_record
+from session_server.simulation.trace_of_record import trace_of_record
 from session_server.types.audio import NS_PER_S
 from session_server.types.errors import ConfigError
 

@@ -9,8 +9,8 @@ import pytest
 from engines.base import Stage, StepRequest, StepResult
 from engines.sim.scripted_stages import ScriptedTalker
 from session_server.host.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.replica import Replica
+from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
 from tests.sim.small_machine import exact_machine
 

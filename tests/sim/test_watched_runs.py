@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.simulation import simulate
-from loadgen.watch import Look, hopeless
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec
+from loadgen.lab.simulation import Look, hopeless, simulate
+from session_server.simulation.spec import NetworkModel, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.sim

@@ -18,8 +18,8 @@ from session_server.host.messages import (
     ToSession,
     UserSpeaks,
 )
-from session_server.runtime.simulation.replica import Replica
-from session_server.runtime.simulation.spec import SimulationSpec
+from session_server.simulation.replica import Replica
+from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 from tests.sim.small_machine import exact_machine
 

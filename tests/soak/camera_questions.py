@@ -29,8 +29,7 @@ from PIL import Image
 from websockets.asyncio.client import ClientConnection, connect
 
 from engines.vision.labels import KINDS
-from loadgen.audible import voiced_range
-from loadgen.speech import Clip, clip_from_pcm, room_noise
+from loadgen.speech import Clip, clip_from_pcm, room_noise, voiced_range
 from session_server.client.sound import Synthesiser
 from tests.integration.vision.test_photographs import TRUE
 

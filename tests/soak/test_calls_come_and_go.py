@@ -9,10 +9,10 @@ import threading
 import psutil
 import pytest
 
-from loadgen.driver_webrtc import RtcDriver
-from loadgen.driving import Load
+from loadgen.drivers.load_run import Load
+from loadgen.drivers.webrtc import RtcDriver
+from loadgen.drivers.wire_client import Plan
 from loadgen.server_probe import ServerProbe
-from loadgen.wire_client import Plan
 from tests.integration.loadgen.test_calls_over_loopback import MATERIAL, MS, ONLY_LOOPBACK, VAD, url
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.transports.webrtc.rtc_caller import calling, vanish

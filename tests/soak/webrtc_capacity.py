@@ -30,14 +30,14 @@ from pathlib import Path
 import uvloop
 import yaml
 
-from loadgen.driver_webrtc import RtcDriver
-from loadgen.driving import Load
-from loadgen.interleave import Arm, arm_of, served
+from loadgen.drivers.load_run import Load
+from loadgen.drivers.webrtc import RtcDriver
+from loadgen.drivers.wire_client import Plan
+from loadgen.lab.interleave import Arm, arm_of, served
 from loadgen.measure import percentile
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, synthesised
-from loadgen.users.state import State
-from loadgen.wire_client import Plan
+from loadgen.users.script import State
 
 ROOT = Path(__file__).resolve().parents[2]
 BAR_MS = 20.0

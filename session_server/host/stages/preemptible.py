@@ -1,6 +1,6 @@
 """What an owner of jobs can be asked that is looked at while the server runs.
 
-Apart from `job_table`, since compiled modules cannot hold a protocol that `isinstance` is asked about (`loadgen.compiled`).
+Apart from `job_table`, since compiled modules cannot hold a protocol that `isinstance` is asked about (`loadgen.lab.compiled`).
 """
 
 from __future__ import annotations

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from loadgen import driver_webrtc
-from loadgen.bad_network import BadNetwork
-from loadgen.driver_webrtc import RtcDriver
-from loadgen.driving import Load, Outcome, RunFailed
-from loadgen.report import build
+from loadgen.drivers import webrtc as driver_webrtc
+from loadgen.drivers.load_run import Load, Outcome, RunFailed
+from loadgen.drivers.rtp_port import BadNetwork
+from loadgen.drivers.webrtc import RtcDriver
+from loadgen.drivers.wire_client import Plan
+from loadgen.lab.report import build
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Clip, Material, clip_from_pcm
-from loadgen.wire_client import Plan
 from session_server.http.server import Server
-from session_server.runtime.simulation.spec import Span, Workload
+from session_server.simulation.spec import Span, Workload
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from loadgen.camera import film
-from loadgen.camera_feed import Cameras
-from loadgen.driver_webrtc import RtcDriver
-from loadgen.driver_ws import WsDriver
-from loadgen.driving import Load, Outcome
-from loadgen.report import build
+from loadgen.drivers.camera_feed import Cameras
+from loadgen.drivers.load_run import Load, Outcome
+from loadgen.drivers.webrtc import RtcDriver
+from loadgen.drivers.websocket import WsDriver
+from loadgen.drivers.wire_client import Plan
+from loadgen.lab.report import build
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material, clip_from_pcm
-from loadgen.wire_client import Plan
 from session_server.http.server import Server
-from session_server.runtime.simulation.spec import CameraUse
+from session_server.simulation.spec import CameraUse
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock

@@ -9,8 +9,8 @@ import yaml
 
 from engines.base import Stage
 from engines.sim.cost_profile import parse_profile
+from loadgen.lab.engine_profile import EngineProfile, measure_engines
 from session_server.config import load
-from session_server.runtime.simulation.engine_profile import EngineProfile, measure_engines
 from session_server.types.errors import EngineFault
 
 pytestmark = pytest.mark.integration

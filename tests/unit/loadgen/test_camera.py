@@ -14,7 +14,7 @@ from PIL import Image
 
 from loadgen import camera
 from loadgen.camera import DRIFT, FRAME_BYTES, Film, film
-from session_server.runtime.simulation.spec import CAMERAS, CameraUse
+from session_server.simulation.spec import CAMERAS, CameraUse
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -15,9 +15,8 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.parser import EXAMPLES, parse
-from loadgen.simulation import simulate
-from loadgen.watch import Look, Watch
-from session_server.runtime.simulation.spec import SimulationReport, SimulationSpec
+from loadgen.lab.simulation import Look, Watch, simulate
+from session_server.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -71,7 +70,7 @@ def test_help_loads_nothing_heavy():
         "import sys; from loadgen.cli import main\n"
         "try: main(['run', '--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'matplotlib', 'numpy', 'websockets', 'engines', 'session_server.runtime'} & sys.modules.keys()\n"
+        "heavy = {'matplotlib', 'numpy', 'websockets', 'engines', 'session_server.host', 'session_server.simulation', 'loadgen.lab', 'loadgen.drivers'} & sys.modules.keys()\n"
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -194,7 +193,7 @@ def test_sweep_says_where_its_search_ended(tmp_path: Path, capsys: pytest.Captur
 def test_a_sweep_goes_on_without_its_plot_and_says_so_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("loadgen.plots.available", lambda: False)
+    monkeypatch.setattr("loadgen.lab.plots.available", lambda: False)
     plot = tmp_path / "p.png"
     assert main(["sweep", *SHORT, "--seeds", "1", "--start", "1", "--plot", str(plot)]) == 0
     shown = " ".join(capsys.readouterr().err.split())

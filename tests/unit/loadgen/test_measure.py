@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from loadgen.measure import duration_s, measure, percentile
+from loadgen.measure import duration_s, measure, percentile, word_errors
 from loadgen.records import BargeIn, Turn, UserRecord
-from loadgen.words import word_errors
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from loadgen.audible import LoudWindows, voiced_range
+from loadgen.speech import LoudWindows, voiced_range
 from loadgen.users.player import QUANTUM_NS, Part, Player
 
 pytestmark = pytest.mark.unit

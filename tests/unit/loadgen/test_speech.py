@@ -11,10 +11,19 @@ import pytest
 import soundfile
 
 from loadgen.arrivals import arrivals
-from loadgen.questions import BACKCHANNELS, INTERRUPTIONS, QUESTIONS
-from loadgen.speech import clip_from_pcm, clips_in, recorded, room_noise, share, synthesised
+from loadgen.speech import (
+    BACKCHANNELS,
+    INTERRUPTIONS,
+    QUESTIONS,
+    clip_from_pcm,
+    clips_in,
+    recorded,
+    room_noise,
+    share,
+    synthesised,
+)
 from session_server.types.errors import ConfigError
-from tests.unit.loadgen.scripted import silence, tone
+from tests.unit.loadgen.drivers.scripted import silence, tone
 
 pytestmark = pytest.mark.unit
 

@@ -9,19 +9,16 @@ from itertools import pairwise
 
 import pytest
 
+from loadgen.drivers.utterances import Pace, Spelled
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
-from loadgen.spelled import Pace, Spelled
 from loadgen.users import events
-from loadgen.users.drawn import DrawnScript
 from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, Utterance
 from loadgen.users.listener import Client
-from loadgen.users.script import NEVER, Script
-from loadgen.users.state import State
-from loadgen.users.traced import TracedScript
+from loadgen.users.script import NEVER, DrawnScript, Script, State, TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.runtime.simulation.spec import Span, Workload
-from session_server.runtime.simulation.trace import TraceSession, TraceTurn
+from session_server.simulation.spec import Span, Workload
+from session_server.simulation.trace import TraceSession, TraceTurn
 from session_server.types.audio import NS_PER_MS as MS, NS_PER_S as S, OUTPUT_RATE
 
 pytestmark = pytest.mark.unit

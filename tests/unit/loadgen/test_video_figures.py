@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from loadgen.driving import Outcome
+from loadgen.drivers.load_run import Outcome
+from loadgen.lab.report import build, rows_of
 from loadgen.records import FilmFigures, Turn, UserRecord
-from loadgen.report import build, rows_of
 from loadgen.server_probe import Sample, parse
 from loadgen.slo import Bar, judge
 from loadgen.video_figures import between, spread_of
-from session_server.runtime.simulation.spec import CameraUse
+from session_server.simulation.spec import CameraUse
 
 pytestmark = pytest.mark.unit
 

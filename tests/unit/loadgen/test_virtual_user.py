@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from loadgen.drivers.wire_client import Plan
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
-from loadgen.users.state import State
-from loadgen.wire_client import Plan
-from tests.unit.loadgen.scripted import (
+from loadgen.users.script import State
+from tests.unit.loadgen.drivers.scripted import (
     MS,
     SPEECH_STARTED,
     Run,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.workload_bounds import MOST_OF_SPAN, RANGES
-from loadgen.workloads import find_workload, workload_names
-from session_server.runtime.simulation.spec import NetworkModel, SimulationSpec, Span, Workload
+from loadgen.workloads import MOST_OF_SPAN, RANGES, find_workload, workload_names
+from session_server.simulation.spec import NetworkModel, SimulationSpec, Span, Workload
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.process.clock import DeadlineTimer
-from session_server.runtime.simulation.virtual_loop import VirtualLoop
+from session_server.simulation.virtual_loop import VirtualLoop
 
 pytestmark = pytest.mark.unit
 

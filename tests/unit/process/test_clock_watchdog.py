@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.process.clock import Watchdog
-from session_server.runtime.simulation.virtual_loop import VirtualLoop
+from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -15,8 +15,8 @@ import numpy as np
 from session_server.core import events
 from session_server.observability.catalogue import FrameReason
 from session_server.observability.metrics import Metrics
-from session_server.runtime.simulation.virtual_loop import VirtualLoop
 from session_server.session.camera import Camera
+from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture

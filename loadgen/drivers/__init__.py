@@ -1,0 +1,1 @@
+"""What carries virtual users: a simulation, WebSockets, calls over WebRTC."""

@@ -1,1 +1,0 @@
-"""The asyncio shell: sessions, stage runners, HTTP, and the message seam between them."""
