@@ -2,7 +2,7 @@
 
 The server is the small one beside this file: it simulates a model (words by rule), and really streams, counts and stops. Checks of
 holding and of urgency are left out by what the engine says of itself; an engine that dies is left out, since a server that is gone
-fails answers and never this engine. `python -m tests.soak.remote_server` runs the same against any server.
+fails answers and never this engine. `python -m tests.benchmarks.remote_server` runs the same against any server.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from engines.cpu.asr import AsrEngine
 from tests.unit.engines.cpu.conftest import fetched_store as fetched_store
-from tests.unit.engines.cpu.test_real_models import (
+from tests.unit.engines.cpu.test_thinker_real_model import (
     TRANSCRIPTS,
     asr as asr,
     errors,

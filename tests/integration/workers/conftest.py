@@ -20,6 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from session_server.config import load
 from session_server.observability.catalogue import PREFIX
 from session_server.workers.supervisor import Supervisor
+from tests.integration.http.conftest import (
+    pytest_asyncio_loop_factories as pytest_asyncio_loop_factories,
+)
 from tests.integration.server.caller import PATIENCE_S, Caller, calling
 
 URL = "ws://worker/v1/realtime"

@@ -1,6 +1,6 @@
 """What a call's camera costs the process that receives it: CPU time, for each way of treating its frames.
 
-    python -m tests.soak.video_cost --seconds 10 --rounds 3
+    python -m tests.benchmarks.video_cost --seconds 10 --rounds 3
 
 The client sends 640x480 at 15 frames a second, encoded beforehand at 600 kbit/s with a key frame a second, and a silent microphone; the
 receiving side runs in a process of its own: a call without a session behind it, so that the gate, the eyes and the core do not
@@ -32,9 +32,9 @@ from session_server.transports.webrtc.limits import FRAME_S, VIDEO_CLOCK, WebRtc
 from session_server.transports.webrtc.media import Media, MediaPath
 from session_server.transports.webrtc.offer import read_offer
 from session_server.transports.webrtc.opus import Encoder
+from tests.benchmarks.media_cost import Recorded
 from tests.integration.transports.webrtc.cameras import Eye
 from tests.integration.transports.webrtc.rtc_caller import offer_of
-from tests.soak.media_cost import Recorded
 from tests.unit.transports.webrtc.vp8_clip import RGB, clip
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ async def receive(way: str, seconds: float) -> None:
 
 async def measure(way: str, seconds: float, frames: list[bytes], silence: list[bytes]) -> Any:
     """Milliseconds of CPU a second, frames a second."""
-    command = [sys.executable, "-m", "tests.soak.video_cost", "--way", way]
+    command = [sys.executable, "-m", "tests.benchmarks.video_cost", "--way", way]
     process = await asyncio.create_subprocess_exec(
         *command,
         "--seconds",

@@ -151,7 +151,7 @@ def question() -> ThinkJob:
 SERVER = """
 import sys, time
 from pathlib import Path
-from tests.integration.runtime.test_engine_process import KEY, question
+from tests.integration.http.test_engine_process import KEY, question
 from engines.base import Stage, StepRequest
 from engines.graph import StageSpec
 from engines.model_store.store import ModelStore
@@ -215,7 +215,7 @@ def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_
 
 
 LOCKED_SERVER = """
-from tests.integration.runtime.test_engine_process import HoldsTheLock
+from tests.integration.http.test_engine_process import HoldsTheLock
 from engines.duplex.base import DuplexCapabilities
 from session_server.duplex.engines import DuplexProcess
 DuplexProcess(HoldsTheLock, DuplexCapabilities(24_000, 480, 1)).load()

@@ -1,6 +1,6 @@
 """What SmolLM2 makes of the answers about pictures, and how much of it may be spoken.
 
-    python -m tests.soak.rephrasings --photos ../shared/data/photos
+    python -m tests.benchmarks.rephrasings --photos ../shared/data/photos
 
 The answers are those to four questions about each photograph and each of six drawn signs. Printed are both texts, whether the model's may
 be spoken and whether it is more than the template's own words, and processor milliseconds.

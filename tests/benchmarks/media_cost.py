@@ -1,6 +1,6 @@
 """What a call costs the server's process, by media path, and what the microphone's way adds; all in one run.
 
-    python -m tests.soak.media_cost --calls 10 --seconds 8 --rounds 3
+    python -m tests.benchmarks.media_cost --calls 10 --seconds 8 --rounds 3
 
 Each round starts a server of its own for each path (simulated engines, webrtcvad, loopback), calls it, lets every call speak and
 be spoken to without a pause, and reads the CPU time of the server's process. Clients run in this process: packets encoded
@@ -127,7 +127,7 @@ async def a_server(
     path: str, args: argparse.Namespace
 ) -> AsyncIterator[tuple[str, psutil.Process]]:
     port = free_port()
-    command = [sys.executable, "-m", "tests.soak.media_cost", "--serve", path]
+    command = [sys.executable, "-m", "tests.benchmarks.media_cost", "--serve", path]
     quiet = subprocess.DEVNULL
     settings = environment(path, port, echo_guard=not args.no_echo_guard)
     with subprocess.Popen(command, env=settings, cwd=ROOT, stdout=quiet) as server:  # noqa: ASYNC220

@@ -1,6 +1,6 @@
 """What pacing does on vLLM with a small model on CPU. In the environment of `.ci/engines_vllm`:
 
-    python -m tests.soak.vllm_pacing --rounds 3
+    python -m tests.benchmarks.vllm_pacing --rounds 3
 
 Prints, as medians over the rounds: first token and tokens a second of 1, 4 and 8 answers at once; calls of `schedule` while all
 are held; steps and time that an urgent answer waits while all places are taken, ours beside vLLM's own priority; how soon an

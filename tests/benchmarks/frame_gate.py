@@ -1,4 +1,4 @@
-"""What the frame gate keeps, and what it costs: `python -m tests.soak.frame_gate [--seconds 20] [CLIP ...]`.
+"""What the frame gate keeps, and what it costs: `python -m tests.benchmarks.frame_gate [--seconds 20] [CLIP ...]`.
 
 Drawn scenes of 640x480 at 30 fps, then the clips; of each, frames kept without a least gap and with the usual one. Times are CPU time on
 one thread, medians: the gate itself, the grid out of a plane of luma (a decoded video track), and all of it out of a JPEG.

@@ -8,7 +8,7 @@ import pytest
 
 from loadgen.users.player import Part, Player
 from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ns
-from tests.unit.loadgen.ring_buffer import RingBuffer
+from tests.unit.loadgen.users.ring_buffer import RingBuffer
 
 pytestmark = pytest.mark.property
 

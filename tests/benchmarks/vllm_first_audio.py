@@ -1,7 +1,7 @@
 """First audio of spoken turns over WebSocket, the default thinker and vLLM's beside each other in one run. In the environment
 of `.ci/engines_vllm`, with both sets of models:
 
-    python -m tests.soak.vllm_first_audio --turns 6
+    python -m tests.benchmarks.vllm_first_audio --turns 6
 
 Both servers run in this process, with vLLM's own process beside it; they are asked in turn, one at a time. From the end of the user's
 speech, the silence that ends a turn (500 ms) included, to the first audio at the client.

@@ -1,7 +1,7 @@
 """What a user with a camera hears when asking about it, and how soon: over a real WebSocket, by speech, while the camera runs.
 
     session-server serve --config configs/cpu-vision.yaml --port 8766 &
-    python -m tests.soak.camera_questions ws://127.0.0.1:8766 --photos ../shared/data/photos --turns 24
+    python -m tests.benchmarks.camera_questions ws://127.0.0.1:8766 --photos ../shared/data/photos --turns 24
 
 The camera is a photograph with a sensor's noise, `--fps` JPEG frames a second; it is changed for another one before each question, so
 that an answer from the picture before is wrong. Asked is "What do you see?", in the voice of the default talker. The clock starts

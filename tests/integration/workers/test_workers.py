@@ -15,10 +15,10 @@ from websockets.exceptions import InvalidStatus
 from session_server.http.worker_identity import slot_of
 from session_server.workers import worker_process as child_module
 from session_server.workers.worker_process import Child
-from tests.integration.runtime.workers.conftest import LIMIT, TwoWorkers, until
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller
 from tests.integration.transports.webrtc.rtc_caller import calling as calling_by_webrtc
+from tests.integration.workers.conftest import LIMIT, TwoWorkers, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

@@ -1,4 +1,4 @@
-"""How a duplex model takes turns, heard over a real WebSocket: `python -m tests.soak.duplex_turns [--config FILE] [--data FOLDER]`.
+"""How a duplex model takes turns, heard over a real WebSocket: `python -m tests.benchmarks.duplex_turns [--config FILE] [--data FOLDER]`.
 
 Kinds of the full-duplex benchmarks, with definitions of our own, so not comparable with their figures: turn end, pauses inside a turn,
 interruptions, backchannels, noise and silence. The client sends 20 ms at a time on absolute instants and plays what comes in real

@@ -1,6 +1,6 @@
 """What several processes cost: the start, the memory, the way over the link, and the CPU of a session beside that in one process.
 
-    python -m tests.soak.worker_costs --workers 1,2,4 --sessions 16 --seconds 10 --rounds 3
+    python -m tests.benchmarks.worker_costs --workers 1,2,4 --sessions 16 --seconds 10 --rounds 3
 
 Each round starts a fresh server on simulated engines for every number of workers, in turns; medians count. `--sessions` clients
 hear a long answer by WebSocket, all at once, while CPU is read from the server's processes. The link's cost is measured by itself:

@@ -1,4 +1,4 @@
-"""How fast the page is ready, and how fast it is silent: `python -m tests.soak.page_latency` (on a machine with nothing else to do).
+"""How fast the page is ready, and how fast it is silent: `python -m tests.benchmarks.page_latency` (on a machine with nothing else to do).
 
 * connect: from the press of the button to "ready to speak", a fresh browser context each time, over loopback.
 * barge-in: from the server's fence to the last audible sample that Chromium's audio graph played. The server runs in a process of

@@ -1,6 +1,6 @@
 """Whether the detectors gain by a batch: the same graphs over one picture and over two.
 
-    python -m tests.soak.vision_batches
+    python -m tests.benchmarks.vision_batches
 
 Printed is the processor time for each picture in milliseconds (one thread, median of `RUNS`, in turns) and the largest difference between what a
 batch gives and what single pictures give. The graphs are of one picture: those of two are made of them here.

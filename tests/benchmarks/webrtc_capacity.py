@@ -1,6 +1,6 @@
 """How many calls a core holds, and what one costs: the media paths of WebRTC beside each other, in turns, in one command.
 
-    python -m tests.soak.webrtc_capacity --compare 16 --climb stock=16,20,24 --climb cheap=40,50,60 --rounds 3
+    python -m tests.benchmarks.webrtc_capacity --compare 16 --climb stock=16,20,24 --climb cheap=40,50,60 --rounds 3
 
 Each point is a fresh server on simulated engines, pinned to one core, and so many virtual callers on another: each has asked its
 question and hears a long answer while its microphone sends a quiet room, so that Opus goes both ways all the time. What is read

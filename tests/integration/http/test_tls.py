@@ -17,7 +17,7 @@ from session_server.config import Config, load
 from session_server.http.server import Address, Server, serving
 from session_server.http.tls import client_tls, own_certificate
 from session_server.types.errors import ConfigError
-from tests.integration.runtime.test_server import SPEECH
+from tests.integration.http.test_server import SPEECH
 
 pytestmark = pytest.mark.integration
 

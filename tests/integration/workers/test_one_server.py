@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from session_server.http.worker_identity import Address, slot_of
-from tests.integration.runtime.workers.conftest import KEY, TwoWorkers, two_workers, until
 from tests.integration.transports.webrtc.rtc_caller import calling as calling_by_webrtc
+from tests.integration.workers.conftest import KEY, TwoWorkers, two_workers, until
 
 pytestmark = pytest.mark.integration
 

@@ -1,4 +1,4 @@
-"""The pictures of the page in the docs: `python -m tests.soak.page_pictures` (models fetched, a machine with nothing else to do).
+"""The pictures of the page in the docs: `python -m tests.benchmarks.page_pictures` (models fetched, a machine with nothing else to do).
 
 The default server, its real models, and somebody who asks, asks for a story, and interrupts it. Writes `page.png` and
 `page_phone.png` into `docs/images`, or where `--folder` says.

@@ -1,8 +1,8 @@
 """What the parts of a call cost that are ours: Opus, RTP, SRTP, hearing, the session; in virtual time, so on a busy machine too.
 
-    python -m tests.soak.call_parts --calls 4 --seconds 20 --rounds 5          # CPU a second and call
-    python -m tests.soak.call_parts --profile 40                               # where it goes, by function
-    valgrind --tool=callgrind python -m tests.soak.call_parts --calls 2        # instructions
+    python -m tests.benchmarks.call_parts --calls 4 --seconds 20 --rounds 5          # CPU a second and call
+    python -m tests.benchmarks.call_parts --profile 40                               # where it goes, by function
+    valgrind --tool=callgrind python -m tests.benchmarks.call_parts --calls 2        # instructions
 
 Each call is a session with an answer that plays without a pause, chunks of which come in as from an engine host, and a
 microphone that sends 50 packets a second through SRTP. No sockets, no aiortc, no engines: what they cost is not in it. Time is a
@@ -44,7 +44,7 @@ from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import Frame
 from session_server.types.audio import NS_PER_S, OUTPUT_RATE
-from tests.soak.media_cost import microphone
+from tests.benchmarks.media_cost import microphone
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.lossy_line import Connection, JumpingLoop
 

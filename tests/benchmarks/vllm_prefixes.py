@@ -1,6 +1,6 @@
 """What is read ahead, and what sessions share, on vLLM with a small model on CPU. In the environment of `.ci/engines_vllm`:
 
-    python -m tests.soak.vllm_prefixes --rounds 5
+    python -m tests.benchmarks.vllm_prefixes --rounds 5
 
 Prints, as medians over the rounds, prompt tokens that were left to be read and first tokens:
 * of eight sessions with the same instructions of some 400 tokens, one after the other and all at once, and of eight with
@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from engines.base import ChatMessage, JobKey, ThinkJob
 from engines.vllm.thinker import VllmThinker
-from tests.soak.vllm_pacing import NO_BOUND, Figures, freed, make
+from tests.benchmarks.vllm_pacing import NO_BOUND, Figures, freed, make
 
 WORDS = """river hill tree stone bread lamp road wind house door window garden letter music winter summer morning boat glass
 paper mountain village market horse silver bridge corner island forest ocean"""

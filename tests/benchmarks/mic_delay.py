@@ -1,6 +1,6 @@
 """How long a sound takes from the client's microphone to the session, by media path; server and client in this process.
 
-    python -m tests.soak.mic_delay --clicks 60
+    python -m tests.benchmarks.mic_delay --clicks 60
 
 A client (aiortc) sends silence with a click now and then, at a random place of a frame. The clock starts when the click's first
 sample is captured; a microphone hands a frame over when its last sample is, so half a frame is in every figure, and so are Opus's

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.runtime.workers.conftest import two_workers
 from tests.integration.server.camera_frames import EYES, look, opt_in
+from tests.integration.workers.conftest import two_workers
 
 pytestmark = pytest.mark.integration
 

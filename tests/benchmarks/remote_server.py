@@ -1,7 +1,7 @@
 """Does a model server that is reached over the network keep what the runtime relies on, and how soon? For any that speaks OpenAI's
 chat completions, which must be running and serve nobody else:
 
-    python -m tests.soak.remote_server --base-url http://127.0.0.1:8001/v1 --places 3
+    python -m tests.benchmarks.remote_server --base-url http://127.0.0.1:8001/v1 --places 3
 
 Runs the checks of `engines.conformance` and says which were left out and why; then figures. `first token`: from the request to the
 first text at this side. `place given up`: all `--places` of the server are taken by long answers and one more waits; one of them is

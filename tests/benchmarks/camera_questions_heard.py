@@ -1,6 +1,6 @@
 """Whether questions about the camera are known for that once they were spoken and recognised, by the default voice and recogniser.
 
-    python -m tests.soak.camera_questions_heard
+    python -m tests.benchmarks.camera_questions_heard
 
 Asked are the questions of `test_camera_questions`, and every third of those about something else. Printed are those that are taken
 for the wrong one, as they were recognised, and how many.
