@@ -27,7 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from engines.seen import (
+from session_server.types.audio import Value, WordSpan
+from session_server.types.vision import (
     PICTURE_MARK as PICTURE_MARK,
     CameraView as CameraView,
     EmbeddedPicture as EmbeddedPicture,
@@ -36,7 +37,6 @@ from engines.seen import (
     UnseenPicture as UnseenPicture,
     VisualEvidence as VisualEvidence,
 )
-from session_server.types.audio import Value, WordSpan
 
 
 class Stage(enum.Enum):

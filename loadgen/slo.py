@@ -36,7 +36,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BarVerdict:
     bar: Bar
     figure: float | None
     held: bool
@@ -55,7 +55,7 @@ def read_bars(path: Path) -> list[Bar]:
     return [_bar(path, str(key), value) for key, value in content.items()]
 
 
-def judge(bars: list[Bar], report: Mapping[str, Any]) -> list[Verdict]:
+def judge(bars: list[Bar], report: Mapping[str, Any]) -> list[BarVerdict]:
     """Raises ConfigError for a key that the report does not have, or that is not a number."""
     return [_judge(bar, _figure(bar.path, report)) for bar in bars]
 
@@ -85,10 +85,10 @@ def _figure(path: str, report: Mapping[str, Any]) -> float | None:
     return float(found)
 
 
-def _judge(bar: Bar, figure: float | None) -> Verdict:
+def _judge(bar: Bar, figure: float | None) -> BarVerdict:
     held = figure is not None
     if figure is not None:
         held = (bar.least is None or figure >= bar.least) and (
             bar.most is None or figure <= bar.most
         )
-    return Verdict(bar, figure, held)
+    return BarVerdict(bar, figure, held)

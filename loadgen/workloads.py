@@ -22,7 +22,14 @@ import yaml
 
 from session_server.config.shape import build
 from session_server.config.sources import shipped_folder
-from session_server.simulation.spec import CAMERAS, CameraUse, NetworkModel, Span, Workload, traced
+from session_server.simulation.spec import (
+    CAMERAS,
+    CameraUse,
+    Distribution,
+    NetworkModel,
+    Workload,
+    traced,
+)
 from session_server.simulation.trace import read_trace
 from session_server.types.errors import ConfigError
 
@@ -85,7 +92,7 @@ def complaints(workload: Workload) -> list[str]:
     ]
     for one in fields(workload):
         value = getattr(workload, one.name)
-        if isinstance(value, Span):
+        if isinstance(value, Distribution):
             # the mean of this one comes from `backchannel_per_s`
             rate_elsewhere = one.name == "backchannel_apart_s"
             faults = _of_span(value, MOST_OF_SPAN[one.name], rate_elsewhere)
@@ -121,7 +128,7 @@ def _of_pairs(workload: Workload) -> Iterator[str]:
         yield f"workload.turns: 0 (no end) does not go with {workload.arrivals} arrivals: nobody would leave"
 
 
-def _of_span(span: Span, most: float, rate_elsewhere: bool) -> Iterator[str]:
+def _of_span(span: Distribution, most: float, rate_elsewhere: bool) -> Iterator[str]:
     if span.kind not in KINDS:
         yield f"kind: must be one of {', '.join(KINDS)}, not {span.kind!r}"
         return

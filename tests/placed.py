@@ -11,14 +11,14 @@ from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine, placed_worker
 from session_server.host.stages.stage_worker import (
     Call,
+    EngineLoaded,
     Feed,
-    Loaded,
     LoadFailed,
-    Outcome,
-    Plan,
     Release,
     Report,
-    Start,
+    StartJob,
+    StepOutcome,
+    StepPlan,
 )
 from session_server.process.clock import MonotonicClock
 
@@ -41,7 +41,7 @@ class PlacedEngine:
         report = self.next_report()
         if isinstance(report, LoadFailed):
             raise report.error
-        assert isinstance(report, Loaded)
+        assert isinstance(report, EngineLoaded)
         self.capabilities = report.capabilities
         assert not (self.in_process and self.capabilities.own_thread)
 
@@ -52,15 +52,15 @@ class PlacedEngine:
     def says_nothing(self) -> bool:
         return self._reports.empty()
 
-    def ask(self, calls: Sequence[Call], batch: Sequence[StepRequest] = ()) -> Outcome:
-        self.worker.submit(Plan(list(calls), list(batch)))
+    def ask(self, calls: Sequence[Call], batch: Sequence[StepRequest] = ()) -> StepOutcome:
+        self.worker.submit(StepPlan(list(calls), list(batch)))
         outcome = self.next_report()
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, StepOutcome)
         assert outcome.fault is None, outcome.fault
         return outcome
 
     def start(self, key: JobKey, job: object) -> None:
-        outcome = self.ask([Start(key, job)])
+        outcome = self.ask([StartJob(key, job)])
         if outcome.no_room:
             raise NoCapacity("no slot")
         if outcome.refused:

@@ -23,7 +23,7 @@ ComplexArray = npt.NDArray[np.complex64]
 
 
 @dataclass(frozen=True, slots=True)
-class AcousticFrames:
+class AcousticFeatures:
     """Talker to codec: `features` [CHANNELS, F] and pitch `f0` [F] in Hz."""
 
     features: Array

@@ -33,7 +33,7 @@ from engines.cpu.acoustics import (
     RATE,
     VOICES,
     WINDOW,
-    AcousticFrames,
+    AcousticFeatures,
     Array,
     SpectralFrames,
     pulse_train,
@@ -63,7 +63,7 @@ def create(options: Mapping[str, object], store: ModelStore) -> Codec:
 
 @dataclass(slots=True)
 class _Clause:
-    frames: AcousticFrames
+    frames: AcousticFeatures
     pulses: Array
     done: int = 0
 
@@ -111,9 +111,9 @@ class Codec:
         job = self._jobs.get(key)
         if job is None:
             return
-        if isinstance(payload, AcousticFrames) and payload.units:
+        if isinstance(payload, AcousticFeatures) and payload.units:
             job.clauses.append(_Clause(payload, pulse_train(payload.f0)))
-        elif payload is not None and not isinstance(payload, AcousticFrames):
+        elif payload is not None and not isinstance(payload, AcousticFeatures):
             raise ValueError(f"the codec takes AcousticFrames, not {type(payload).__name__}")
         job.closed = job.closed or last
 
@@ -139,7 +139,9 @@ class Codec:
         finished = job.closed and not job.clauses
         return StepResult(key, Spectra(payload, payload.units), payload.units, finished)
 
-    def render(self, frames: AcousticFrames, pulses: Array, begin: int, end: int) -> SpectralFrames:
+    def render(
+        self, frames: AcousticFeatures, pulses: Array, begin: int, end: int
+    ) -> SpectralFrames:
         """Spectra of the frames begin..end. `pulses`: of all of them, by `pulse_train`."""
         left, right = max(0, begin - CONTEXT), min(frames.units, end + CONTEXT)
         window = np.ascontiguousarray(frames.features[None, :, left:right])

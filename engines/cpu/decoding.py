@@ -45,7 +45,7 @@ class Piece:
     reason: str | None = None
 
 
-class Answer(Protocol):
+class AnswerSteps(Protocol):
     """An answer while it grows."""
 
     def advance(self, logits: Logits) -> Piece:

@@ -26,7 +26,7 @@ from engines.base import (
     require_new,
     step_each,
 )
-from engines.cpu.acoustics import CHANNELS, HOP, RATE, VOICES, AcousticFrames, Array
+from engines.cpu.acoustics import CHANNELS, HOP, RATE, VOICES, AcousticFeatures, Array
 from engines.cpu.hibari_graphs import FRAMES_PER_DURATION
 from engines.cpu.onnx_runtime import open_session
 from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer
@@ -125,7 +125,7 @@ class Talker:
             units += end - begin
         if not units:
             return Speech(None, 0, 0)
-        joined = AcousticFrames(np.concatenate(features, axis=1), np.concatenate(pitch))
+        joined = AcousticFeatures(np.concatenate(features, axis=1), np.concatenate(pitch))
         return Speech(joined, units, units * HOP, tuple(words))
 
     def _run(self, sentence: PhonemeSentence, speed: float) -> tuple[Array, Array, Array]:

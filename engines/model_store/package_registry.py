@@ -40,7 +40,7 @@ class WheelAddress:
     sha256: str | None
 
 
-class Registry(Protocol):
+class PackageRegistry(Protocol):
     """Where wheels come from."""
 
     def locate(self, requirement: str) -> WheelAddress | None:

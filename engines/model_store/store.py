@@ -137,7 +137,7 @@ _EXACT_SIZES = {
 }
 
 
-class Phase(enum.Enum):
+class FetchPhase(enum.Enum):
     """What is being done with a package or a graph."""
 
     WAIT = "waiting for another fetch"
@@ -153,10 +153,10 @@ class Progress(Protocol):
     """Called often, from the fetching thread. `name`: a package (`moonshine-voice==0.1.0`) or a recipe; bytes are 0 of
     0 where a phase has no measure."""
 
-    def __call__(self, name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None: ...
+    def __call__(self, name: str, done_bytes: int, total_bytes: int, phase: FetchPhase) -> None: ...
 
 
-def silent(name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None:
+def silent(name: str, done_bytes: int, total_bytes: int, phase: FetchPhase) -> None:
     """Progress that nobody watches."""
 
 

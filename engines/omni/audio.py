@@ -21,7 +21,7 @@ _LEAST = INPUT_RATE // 10
 Tensor = Any
 
 
-class Listener:
+class AudioEncoderInput:
     """Feature extractor and audio tower. `tokens_of`: mel frames to tokens. `most_s`: of a longer sound the end is heard."""
 
     def __init__(

@@ -103,7 +103,7 @@ class SlotDecoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SamplingParams:
     """How to choose. `top_k` 0: of all."""
 
     temperature: float
@@ -111,7 +111,7 @@ class Choice:
     top_p: float
 
 
-def choose(logits: Tensor, chance: Tensor, how: Choice) -> Tensor:
+def choose(logits: Tensor, chance: Tensor, how: SamplingParams) -> Tensor:
     """One token for each row of `logits` [rows, vocabulary]; `chance` [rows] in 0..1."""
     if how.temperature <= 0:
         return logits.argmax(-1)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.base import ChatMessage, EmbeddedPicture, FunctionSpec, ThinkJob
-from engines.omni.stage_payloads import Layout, Sight, Span
+from engines.omni.stage_payloads import EmbeddedImage, Layout, Span
 from engines.prompt import first_kept, opens, schema_of
 
 DEFAULT_INSTRUCTIONS = (
@@ -72,7 +72,7 @@ class Prompt:
     identities: list[int] = field(default_factory=list)
     user: list[bool] = field(default_factory=list)
     sounds: list[tuple[int, int, bytes]] = field(default_factory=list)
-    pictures: list[tuple[int, Sight]] = field(default_factory=list)
+    pictures: list[tuple[int, EmbeddedImage]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -89,7 +89,7 @@ class Prompt:
     def add_picture(self, picture: EmbeddedPicture, token: int, user: bool) -> None:
         """Raises ValueError for a picture that was not made for this kind of thinker."""
         sight = picture.payload
-        if not isinstance(sight, Sight):
+        if not isinstance(sight, EmbeddedImage):
             raise ValueError("the picture comes from a vision stage of another kind")
         self.pictures.append((len(self), sight))
         self._add_places(picture.mark.encode(), b"picture", token, picture.tokens, user)

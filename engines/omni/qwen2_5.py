@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from engines.model_store.store import ModelStore
-from engines.omni.batched_decoding import Choice, SlotDecoder, choose, penalise
+from engines.omni.batched_decoding import SamplingParams, SlotDecoder, choose, penalise
 from engines.omni.chat import Manners, Prompt
 from engines.omni.options import Qwen25TalkerOptions, TalkerOptions, ThinkerOptions, read_options
-from engines.omni.stage_payloads import Conversation
-from engines.omni.talker import Frames, OmniTalker, Opening
+from engines.omni.stage_payloads import PromptStates
+from engines.omni.talker import OmniTalker, Opening, TalkerFrames
 from engines.omni.thinker import OmniThinker
 from engines.omni.thinker_model import ThinkerModel
 from engines.omni.vision import OmniVision, create_for, missing_for
@@ -40,7 +40,7 @@ Tensor = Any
 class Qwen25Talker:
     """TalkerModel. Raises ModelsMissing or EngineFault when it cannot be made."""
 
-    reads: type = Conversation
+    reads: type = PromptStates
     groups = 1
 
     def __init__(self, options: TalkerOptions) -> None:
@@ -48,7 +48,7 @@ class Qwen25Talker:
         self._model = model = weights.module(QWEN2_5.talker)
         self._decoder = SlotDecoder(model.model, options.slots, options.context)
         self._embed = model.get_input_embeddings()
-        self._how = Choice(options.temperature, options.top_k, options.top_p)
+        self._how = SamplingParams(options.temperature, options.top_k, options.top_p)
         self._penalty = options.repetition_penalty
         self._device = model.codec_head.weight.device
         self._dtype = model.codec_head.weight.dtype
@@ -79,10 +79,10 @@ class Qwen25Talker:
     def text(self, embedding: Tensor) -> Tensor:
         return embedding.to(self._device, self._dtype)
 
-    def after_text(self, _: Conversation) -> tuple[Tensor, Tensor]:
+    def after_text(self, _: PromptStates) -> tuple[Tensor, Tensor]:
         return self._end, self._pad
 
-    def prompt(self, understood: Conversation, first: Tensor, speaker: int, room: int) -> Opening:
+    def prompt(self, understood: PromptStates, first: Tensor, speaker: int, room: int) -> Opening:
         """The end of what was said before, where there is no room for all of it."""
         most = max(0, room - _OPENING)
         states = understood.states[max(0, len(understood.states) - most) :]
@@ -107,7 +107,7 @@ class Qwen25Talker:
 
     def frames(
         self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
-    ) -> Frames:
+    ) -> TalkerFrames:
         logits = self._model.codec_head(hidden).float()
         rows = torch.tensor(slots, device=self._device)
         logits = penalise(logits, self._said[rows], self._penalty)
@@ -115,7 +115,7 @@ class Qwen25Talker:
         going_on = ~torch.tensor(may_end, device=self._device)
         logits = logits.masked_fill(going_on[:, None] & self._is_end, -torch.inf)
         code = choose(logits, chances.to(self._device)[:, 0], self._how)
-        return Frames(code[:, None], self._embed(code))
+        return TalkerFrames(code[:, None], self._embed(code))
 
 
 def missing_talker(options: Mapping[str, object], store: ModelStore) -> list[str]:
@@ -164,8 +164,8 @@ class _WholePrompt:
         self._memory[slots, places] = told
         return told
 
-    def understood(self, slot: int, prompt: Prompt) -> Conversation:
-        return Conversation(self._memory[slot, : len(prompt)].clone(), prompt.layout())
+    def understood(self, slot: int, prompt: Prompt) -> PromptStates:
+        return PromptStates(self._memory[slot, : len(prompt)].clone(), prompt.layout())
 
     def copy(self, source: int, target: int, length: int) -> None:
         self._memory[target, :length] = self._memory[source, :length]

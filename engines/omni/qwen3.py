@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from engines.model_store.store import ModelStore
-from engines.omni.batched_decoding import Choice, SlotDecoder, choose, penalise
+from engines.omni.batched_decoding import SamplingParams, SlotDecoder, choose, penalise
 from engines.omni.chat import QWEN3 as MANNERS, Prompt
 from engines.omni.options import Qwen3TalkerOptions, ThinkerOptions, read_options
 from engines.omni.stage_payloads import Understanding
-from engines.omni.talker import Frames, OmniTalker, Opening
+from engines.omni.talker import OmniTalker, Opening, TalkerFrames
 from engines.omni.thinker import OmniThinker
 from engines.omni.thinker_model import ThinkerModel
 from engines.omni.vision import OmniVision, create_for, missing_for
@@ -47,8 +47,8 @@ class Qwen3Talker:
         self._predictor = self._model.code_predictor
         self._config = weights.config.talker_config
         self._decoder = SlotDecoder(self._model.model, options.slots, options.context)
-        self._how = Choice(options.temperature, options.top_k, options.top_p)
-        self._predict = Choice(
+        self._how = SamplingParams(options.temperature, options.top_k, options.top_p)
+        self._predict = SamplingParams(
             options.temperature and 1.0, options.predictor_top_k, options.predictor_top_p
         )
         self._penalty = options.repetition_penalty
@@ -119,7 +119,7 @@ class Qwen3Talker:
 
     def frames(
         self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
-    ) -> Frames:
+    ) -> TalkerFrames:
         chances = chances.to(self._device)
         code = choose(self._first_logits(slots, hidden, may_end), chances[:, 0], self._how)
         embed = self._model.get_input_embeddings()(code)
@@ -137,7 +137,7 @@ class Qwen3Talker:
             codes.append(code)
             total = total + embed
             step = embed[:, None]
-        return Frames(torch.stack(codes, 1), total)
+        return TalkerFrames(torch.stack(codes, 1), total)
 
     def _first_logits(
         self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool]

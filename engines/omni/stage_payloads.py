@@ -88,7 +88,7 @@ def behind(places: Sequence[int], lags: Sequence[int]) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class EmbeddedImage:
     """A picture as the thinker takes it, in main memory: `embeds` [rows * columns, size] instead of its tokens' embeddings, and
     `deep` [layers, rows * columns, size], added to what leaves the first layers (Qwen3-Omni; none in Qwen2.5-Omni)."""
 
@@ -112,7 +112,7 @@ class Understanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class PromptStates:
     """`states` [n, size]: the whole prompt, instructions and earlier answers too; `layout`: where in it pictures are."""
 
     states: Tensor

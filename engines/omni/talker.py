@@ -39,7 +39,7 @@ Tensor = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class TalkerFrames:
     """`codes` [jobs, groups]; `sums` [jobs, size]: of all their embeddings, for the next step."""
 
     codes: Tensor
@@ -94,7 +94,7 @@ class TalkerModel(Protocol):
 
     def frames(
         self, slots: Sequence[int], hidden: Tensor, may_end: Sequence[bool], chances: Tensor
-    ) -> Frames:
+    ) -> TalkerFrames:
         """A frame for each job, from the decoder's last states [jobs, size] and numbers in 0..1 [jobs, groups]."""
         ...
 

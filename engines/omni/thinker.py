@@ -31,11 +31,11 @@ from engines.base import (
     device_place,
 )
 from engines.cpu.kv_slots import Slot, SlotTable
-from engines.omni.batched_decoding import Chances, Choice, choose
+from engines.omni.batched_decoding import Chances, SamplingParams, choose
 from engines.omni.chat import Prompt, TextStream
 from engines.omni.options import ThinkerOptions
 from engines.omni.stage_payloads import Spoken
-from engines.omni.thinker_model import Seen, ThinkerModel
+from engines.omni.thinker_model import PictureEmbeddings, ThinkerModel
 from engines.omni.weights import LOADING
 from session_server.types.errors import EngineFault
 
@@ -83,7 +83,7 @@ class OmniThinker:
     ) -> None:
         self._options = options
         self._make = make
-        self._how = Choice(options.temperature, options.top_k, options.top_p)
+        self._how = SamplingParams(options.temperature, options.top_k, options.top_p)
         self._table = SlotTable(options.slots)
         self._jobs: dict[JobKey, _Job] = {}
         self._loaded: ThinkerModel | None = None
@@ -215,7 +215,7 @@ class OmniThinker:
         for i, job in enumerate(jobs):
             results[job.key] = self._advance(loaded, job, tokens[i], embeds[i], told[i], 1)
 
-    def _embed(self, loaded: ThinkerModel, job: _Job, begin: int, end: int) -> Seen:
+    def _embed(self, loaded: ThinkerModel, job: _Job, begin: int, end: int) -> PictureEmbeddings:
         """A part of the prompt; sounds in it are heard as they come."""
         tokens = torch.tensor(job.prompt.tokens[begin:end], device=loaded.device)
         embeds = loaded.embed(tokens)

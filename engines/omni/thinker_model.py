@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import torch
 
-from engines.omni.audio import Listener
+from engines.omni.audio import AudioEncoderInput
 from engines.omni.batched_decoding import SlotDecoder
 from engines.omni.chat import Chat, Manners, Prompt
 from engines.omni.options import ThinkerOptions
-from engines.omni.stage_payloads import Sight, behind
+from engines.omni.stage_payloads import EmbeddedImage, behind
 from engines.omni.weights import Family, Weights
 
 Tensor = Any
@@ -21,7 +21,7 @@ _DEEP = "deepstack_visual_indexes"
 
 
 @dataclass(slots=True)
-class Seen:
+class PictureEmbeddings:
     """A part of a prompt as the decoder takes it: `embeds` [n, size]; where pictures are (`places` [n]), and what is added there to
     what leaves the first layers (`deep` [layers, of the places that are true, size]), None without."""
 
@@ -77,7 +77,7 @@ class ThinkerModel:
         self.device = self.model.lm_head.weight.device
         self.embed = self.model.get_input_embeddings()
         tower = self.model.audio_tower
-        self.listener = Listener(
+        self.listener = AudioEncoderInput(
             self.weights.folder, tower, lambda frames: tokens_of(tower, frames), options.sound_s
         )
         self.chat = Chat(self.weights.folder, manners, self.listener.tokens)
@@ -96,13 +96,13 @@ class ThinkerModel:
         """Last states of one token [rows, 1, size] for each row. `lags`: by how much positions are behind places."""
         return self._decoder.forward(rows, starts, embeds, behind(starts, lags))
 
-    def require_fit(self, sight: Sight) -> None:
+    def require_fit(self, sight: EmbeddedImage) -> None:
         """Raises ValueError for a picture that another model embedded."""
         size, deep = self.model.lm_head.weight.shape[1], self._deep_layers
         if sight.embeds.shape[-1] != size or len(sight.deep) != deep:
             raise ValueError("the picture was embedded by another model")
 
-    def see(self, embeds: Tensor, prompt: Prompt, begin: int) -> Seen:
+    def see(self, embeds: Tensor, prompt: Prompt, begin: int) -> PictureEmbeddings:
         """`embeds` [n, size] of the prompt's tokens from place `begin` on, with its pictures in them."""
         end, deep = begin + len(embeds), []
         places = torch.zeros(len(embeds), dtype=torch.bool, device=embeds.device)
@@ -115,10 +115,10 @@ class ThinkerModel:
                 )
                 deep.append(sight.deep[:, first - at : last - at].to(embeds))
         if not deep or not self._deep_layers:
-            return Seen(embeds)
-        return Seen(embeds, places, torch.cat(deep, 1))
+            return PictureEmbeddings(embeds)
+        return PictureEmbeddings(embeds, places, torch.cat(deep, 1))
 
-    def read(self, row: int, begin: int, seen: Seen, positions: Tensor) -> Tensor:
+    def read(self, row: int, begin: int, seen: PictureEmbeddings, positions: Tensor) -> Tensor:
         """Last states [n, size] of a part of a prompt from place `begin` on; `positions` [3, n]."""
         more = {}
         if seen.deep is not None:

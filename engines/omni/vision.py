@@ -36,7 +36,7 @@ from engines.base import (
     require_new,
 )
 from engines.omni.options import VisionOptions, read_options
-from engines.omni.stage_payloads import Sight
+from engines.omni.stage_payloads import EmbeddedImage
 from engines.omni.weights import LOADING, Family, Weights, lacking
 from engines.vision.image_decoding import LONGEST, BadPicture, decoded
 from session_server.types.errors import EngineFault, ModelsMissing, one_line
@@ -93,7 +93,7 @@ class PictureTower:
         _, rows, columns = grid[0].tolist()
         return Patches(cut["pixel_values"], grid, columns * self._patch, rows * self._patch)
 
-    def look(self, pictures: Sequence[Patches]) -> list[Sight]:
+    def look(self, pictures: Sequence[Patches]) -> list[EmbeddedImage]:
         """One pass over all of them."""
         weight = next(self._tower.parameters())
         with torch.inference_mode():
@@ -107,7 +107,9 @@ class PictureTower:
             deep = torch.stack(list(layers)).cpu() if layers else embeds[None][:0]
         return self._apart(pictures, embeds, deep)
 
-    def _apart(self, pictures: Sequence[Patches], embeds: Tensor, deep: Tensor) -> list[Sight]:
+    def _apart(
+        self, pictures: Sequence[Patches], embeds: Tensor, deep: Tensor
+    ) -> list[EmbeddedImage]:
         sights, at = [], 0
         for picture in pictures:
             _, rows, columns = (
@@ -115,7 +117,9 @@ class PictureTower:
             ).tolist()
             end = at + rows * columns
             # copies: a part would keep the whole batch in memory
-            sights.append(Sight(rows, columns, embeds[at:end].clone(), deep[:, at:end].clone()))
+            sights.append(
+                EmbeddedImage(rows, columns, embeds[at:end].clone(), deep[:, at:end].clone())
+            )
             at = end
         return sights
 

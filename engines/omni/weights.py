@@ -33,7 +33,7 @@ LOADING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModelPart:
     """One part of a family's model: what it is called there (a part of a part with a dot), and its class. `model_type`: of its config,
     where that names none. `config`: what its config is called, where that is not after its name."""
 
@@ -51,10 +51,10 @@ class Family:
     title: str
     module: str
     config: str
-    vision: Part
-    thinker: Part
-    talker: Part
-    vocoder: Part
+    vision: ModelPart
+    thinker: ModelPart
+    talker: ModelPart
+    vocoder: ModelPart
 
 
 QWEN3 = Family(
@@ -62,21 +62,21 @@ QWEN3 = Family(
     "Qwen3-Omni",
     "transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe",
     "Qwen3OmniMoeConfig",
-    Part("thinker.visual", "Qwen3OmniMoeVisionEncoder", config="thinker_config.vision_config"),
-    Part("thinker", "Qwen3OmniMoeThinkerForConditionalGeneration"),
+    ModelPart("thinker.visual", "Qwen3OmniMoeVisionEncoder", config="thinker_config.vision_config"),
+    ModelPart("thinker", "Qwen3OmniMoeThinkerForConditionalGeneration"),
     # without a kind transformers would not know that the published experts are to be stacked
-    Part("talker", "Qwen3OmniMoeTalkerForConditionalGeneration", "qwen3_omni_moe"),
-    Part("code2wav", "Qwen3OmniMoeCode2Wav"),
+    ModelPart("talker", "Qwen3OmniMoeTalkerForConditionalGeneration", "qwen3_omni_moe"),
+    ModelPart("code2wav", "Qwen3OmniMoeCode2Wav"),
 )
 QWEN2_5 = Family(
     "qwen2_5_omni",
     "Qwen2.5-Omni",
     "transformers.models.qwen2_5_omni.modeling_qwen2_5_omni",
     "Qwen2_5OmniConfig",
-    Part("thinker.visual", "Qwen2_5OmniVisionEncoder", config="thinker_config.vision_config"),
-    Part("thinker", "Qwen2_5OmniThinkerForConditionalGeneration"),
-    Part("talker", "Qwen2_5OmniTalkerForConditionalGeneration"),
-    Part("token2wav", "Qwen2_5OmniToken2WavModel"),
+    ModelPart("thinker.visual", "Qwen2_5OmniVisionEncoder", config="thinker_config.vision_config"),
+    ModelPart("thinker", "Qwen2_5OmniThinkerForConditionalGeneration"),
+    ModelPart("talker", "Qwen2_5OmniTalkerForConditionalGeneration"),
+    ModelPart("token2wav", "Qwen2_5OmniToken2WavModel"),
 )
 
 
@@ -92,7 +92,7 @@ class Weights:
         if options.threads:
             torch.set_num_threads(options.threads)
 
-    def module(self, part: Part) -> Any:  # noqa: ANN401 - a module of torch
+    def module(self, part: ModelPart) -> Any:  # noqa: ANN401 - a module of torch
         """The part on its device, ready to be called."""
         require_device(self._options.device)
         config = attrgetter(part.config or f"{part.name}_config")(self.config)
@@ -182,7 +182,7 @@ _HEADER_MAX = 100_000_000
 
 
 def lacking(
-    options: Mapping[str, object], defaults: Options, family: Family, part: Part
+    options: Mapping[str, object], defaults: Options, family: Family, part: ModelPart
 ) -> list[str]:
     """A line for each thing that is not here, with what helps."""
     try:
@@ -213,7 +213,7 @@ def _version_lines() -> list[str]:
     ]
 
 
-def _memory_lines(options: OmniOptions, part: Part) -> list[str]:
+def _memory_lines(options: OmniOptions, part: ModelPart) -> list[str]:
     device = torch.device(options.device)
     if device.type != "cuda":
         return []
@@ -227,7 +227,7 @@ def _memory_lines(options: OmniOptions, part: Part) -> list[str]:
     ]
 
 
-def part_bytes(folder: Path, part: Part, dtype: str) -> int:
+def part_bytes(folder: Path, part: ModelPart, dtype: str) -> int:
     """Memory of a part's weights in that type. From the files' headers; 0 for files that cannot be read."""
     return (
         sum(_numbers(path, f"{part.name}.") for path in folder.glob("*.safetensors"))

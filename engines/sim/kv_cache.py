@@ -17,7 +17,7 @@ from typing import Protocol
 from engines.base import NoCapacity
 
 
-class Memory(Protocol):
+class KvMemory(Protocol):
     """Prompts between turns, by session. A session may have several jobs at a time."""
 
     def begin(self, session: str, tokens: int, room: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from engines.base import (
 )
 from engines.prompt import first_kept
 from engines.sim.cost_profile import Profile, StageCost
-from engines.sim.kv_cache import Memory, Unlimited
+from engines.sim.kv_cache import KvMemory, Unlimited
 
 
 class Scripted:
@@ -82,7 +82,7 @@ class ScriptedThinker(Scripted):
     ) -> None:
         super().__init__(profile, cost)
         self._run = run
-        self.memory: Memory = Unlimited()
+        self.memory: KvMemory = Unlimited()
         self.tokens_read = 0
         self.tokens_given = 0
         self._system_tokens = system_tokens

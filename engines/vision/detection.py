@@ -35,7 +35,7 @@ SURE_CENTERNET = 0.55
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Detection:
     """One detector's: `score` 0..1."""
 
     kind: str
@@ -44,7 +44,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AgreedObject:
     """After both: `sure` may be spoken of as being there."""
 
     kind: str
@@ -66,18 +66,18 @@ def _area(box: Box) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def suppressed(found: Iterable[Found]) -> list[Found]:
+def suppressed(found: Iterable[Detection]) -> list[Detection]:
     """Without those that overlap a better one of their kind; best first."""
-    kept: list[Found] = []
+    kept: list[Detection] = []
     for one in sorted(found, key=lambda one: -one.score):
         if all(one.kind != k.kind or overlap(one.box, k.box) <= _SAME for k in kept):
             kept.append(one)
     return kept
 
 
-def agreed(nanodet: Sequence[Found], centernet: Sequence[Found]) -> list[Seen]:
+def agreed(nanodet: Sequence[Detection], centernet: Sequence[Detection]) -> list[AgreedObject]:
     """Objects of both. Sure is what one detector is sure of, or what both found in one place."""
-    seen: list[Seen] = []
+    seen: list[AgreedObject] = []
     matched: set[int] = set()
     for one in nanodet:
         same = {
@@ -86,11 +86,11 @@ def agreed(nanodet: Sequence[Found], centernet: Sequence[Found]) -> list[Seen]:
             if other.kind == one.kind and overlap(one.box, other.box) > _AGREE
         }
         matched |= same
-        seen.append(Seen(one.kind, one.box, one.score >= SURE_NANODET or bool(same)))
+        seen.append(AgreedObject(one.kind, one.box, one.score >= SURE_NANODET or bool(same)))
     for index, other in enumerate(centernet):
         known = any(s.kind == other.kind and overlap(s.box, other.box) > _AGREE for s in seen)
         if index not in matched and not known:
-            seen.append(Seen(other.kind, other.box, other.score >= SURE_CENTERNET))
+            seen.append(AgreedObject(other.kind, other.box, other.score >= SURE_CENTERNET))
     return seen
 
 
@@ -123,12 +123,12 @@ class NanoDet:
         self._session = open_session(path)
         self._input = self._session.get_inputs()[0].name
 
-    def __call__(self, picture: Picture, threshold: float = 0.35) -> list[Found]:
+    def __call__(self, picture: Picture, threshold: float = 0.35) -> list[Detection]:
         box, ratio = letterbox(picture, self.SIZE)
         x = (box[..., ::-1].astype(np.float32) - self._MEAN) * self._SCALE
         x = np.ascontiguousarray(x.transpose(2, 0, 1)[None])
         outputs: list[Floats] = self._session.run(None, {self._input: x})
-        found: list[Found] = []
+        found: list[Detection] = []
         for stride, scores, bins in zip(self._STRIDES, outputs[:3], outputs[3:], strict=True):
             found += self._of_level(stride, scores[0], bins[0], threshold, ratio, picture)
         return suppressed(found)
@@ -141,7 +141,7 @@ class NanoDet:
         threshold: float,
         ratio: float,
         picture: Picture,
-    ) -> list[Found]:
+    ) -> list[Detection]:
         """`scores` [cells, kinds], `bins` [cells, 4 x 11]."""
         across = self.SIZE // stride
         best = scores.max(axis=1)
@@ -154,7 +154,7 @@ class NanoDet:
             x, y = (cell % across + 0.5) * stride, (cell // across + 0.5) * stride
             box = _inside((x - left, y - top, x + right, y + bottom), ratio, picture)
             if box is not None:
-                found.append(Found(KINDS[scores[cell].argmax()], float(best[cell]), box))
+                found.append(Detection(KINDS[scores[cell].argmax()], float(best[cell]), box))
         return found
 
 
@@ -168,7 +168,7 @@ class CenterNet:
         self._session = open_session(path)
         self._input = self._session.get_inputs()[0].name
 
-    def __call__(self, picture: Picture, threshold: float = 0.3) -> list[Found]:
+    def __call__(self, picture: Picture, threshold: float = 0.3) -> list[Detection]:
         square, ratio = letterbox(picture, self.SIZE)
         heat, sides = self._session.run(None, {self._input: square[None].astype(np.float32)})
         best: Floats = heat[0].max(axis=2)
@@ -180,7 +180,7 @@ class CenterNet:
             box = _inside((x - left, y - top, x + right, y + bottom), ratio, picture)
             if box is not None:
                 kind = KINDS[heat[0, row, column].argmax()]
-                found.append(Found(kind, float(best[row, column]), box))
+                found.append(Detection(kind, float(best[row, column]), box))
         return suppressed(found)
 
 

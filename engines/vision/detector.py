@@ -48,7 +48,7 @@ from engines.options import Count, by_type
 from engines.vision.detection import (
     Box,
     CenterNet,
-    Found,
+    Detection,
     NanoDet,
     agreed,
     light,
@@ -64,7 +64,7 @@ PREPARATION = 3
 Finding = TypeVar("Finding")
 
 
-class Identity(NamedTuple):
+class PictureKey(NamedTuple):
     """Of a finding. `models`: names them and their weights."""
 
     picture: bytes
@@ -89,20 +89,20 @@ def reader_models(options: Mapping[str, object]) -> str:
     return f"rapidocr {version('rapidocr')} {sorted(options.items())}"
 
 
-class Memory(Generic[Finding]):
+class ResultCache(Generic[Finding]):
     """At most `most` findings."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[Identity, Finding] = OrderedDict()
+        self._known: OrderedDict[PictureKey, Finding] = OrderedDict()
 
-    def get(self, name: Identity) -> Finding | None:
+    def get(self, name: PictureKey) -> Finding | None:
         found = self._known.get(name)
         if found is not None:
             self._known.move_to_end(name)
         return found
 
-    def put(self, name: Identity, finding: Finding) -> None:
+    def put(self, name: PictureKey, finding: Finding) -> None:
         self._known[name] = finding
         if len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -169,10 +169,10 @@ class _Look:
 
     data: bytes
     read: bool
-    objects: Identity
-    text: Identity
+    objects: PictureKey
+    text: PictureKey
     picture: Picture | None = None
-    found: list[Found] | None = None
+    found: list[Detection] | None = None
     seen: VisualEvidence | None = None
     """Kept here, too: until the text is read, the memory may have forgotten it."""
     lines: list[Line] | None = None
@@ -191,8 +191,8 @@ class PictureDetector:
         self._store = store
         self._models: _Models | None = None
         self._jobs: dict[JobKey, _Look] = {}
-        self._seen: Memory[VisualEvidence] = Memory(remembered)
-        self._texts: Memory[tuple[str, ...]] = Memory(remembered)
+        self._seen: ResultCache[VisualEvidence] = ResultCache(remembered)
+        self._texts: ResultCache[tuple[str, ...]] = ResultCache(remembered)
         self._detectors, self._readers = detector_models(), reader_models(OCR_OPTIONS)
 
     @property
@@ -213,7 +213,7 @@ class PictureDetector:
             raise ValueError(f"vision takes a PictureJob, not {type(job).__name__}")
         require_new(self._jobs, key)
         digest = picture_hash(job.data)
-        objects, text = Identity(digest, self._detectors), Identity(digest, self._readers)
+        objects, text = PictureKey(digest, self._detectors), PictureKey(digest, self._readers)
         self._jobs[key] = _Look(job.data, job.read, objects, text)
 
     def feed(self, key: JobKey, payload: object, last: bool) -> None:

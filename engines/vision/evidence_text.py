@@ -46,7 +46,7 @@ PAST = Tense(
 UNREAD = "I have not read the text yet."
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """`limit`: what cannot be told; `found`: what was found. Sentences."""
 
     limit: str
@@ -113,54 +113,56 @@ def answer(question: str, evidence: VisualEvidence) -> str:
     return str(answer_in(PRESENT, question, evidence))
 
 
-def answer_in(tense: Tense, question: str, evidence: VisualEvidence) -> Said:
+def answer_in(tense: Tense, question: str, evidence: VisualEvidence) -> Statement:
     """The same in the present or the past."""
     if evidence.light == "dark":
-        return Said("", tense.nothing)
+        return Statement("", tense.nothing)
     kinds, rest = asked(question)
     if _TEXT.search(rest):
         if evidence.texts is None:
-            return Said(UNREAD, "")
-        return Said("", _text(evidence.texts, tense))
+            return Statement(UNREAD, "")
+        return Statement("", _text(evidence.texts, tense))
     if _COLOUR.search(rest) and evidence.colours:
         of_all = not kinds and _COLOUR_OF_ALL.search(rest)
         limit = "" if of_all else "I cannot tell the colour of one thing."
-        return Said(limit, _colours(evidence, tense))
+        return Statement(limit, _colours(evidence, tense))
     if _LIT.search(rest):
-        return Said("", f"The picture {tense.one_is} {_LIGHT.get(evidence.light, evidence.light)}.")
+        return Statement(
+            "", f"The picture {tense.one_is} {_LIGHT.get(evidence.light, evidence.light)}."
+        )
     if _SELF.search(rest) and not kinds:
         return _of_self(evidence, tense)
     limit = _limit(rest)
     if kinds and (limit or _COUNT.search(rest) or not _OPEN.search(rest)):
         return _of_kinds(kinds, question, rest, evidence, tense)
-    return Said(limit, objects(evidence, tense) if limit else description(evidence, tense))
+    return Statement(limit, objects(evidence, tense) if limit else description(evidence, tense))
 
 
 def _of_kinds(
     kinds: Sequence[str], question: str, rest: str, evidence: VisualEvidence, tense: Tense
-) -> Said:
+) -> Statement:
     counted = bool(_COUNT.search(rest))
     found = " ".join(_presence(kind, evidence, tense, counted=counted) for kind in kinds)
     there = [kind for kind in kinds if _sure(kind, evidence)]
     if len(there) < len(kinds):  # what is not there needs no limits
-        return Said("", found)
+        return Statement("", found)
     plain = _PLAIN.fullmatch(rest.strip(" .,?!")) and not _NARROWER.search(question)
     if plain and tense is PRESENT:
-        return Said("", f"Yes, {found}")
+        return Statement("", f"Yes, {found}")
     if limit := _limit(rest):
-        return Said(limit, found)
+        return Statement(limit, found)
     if _OF_OWNER.search(rest):
-        return Said("", f"{found} I cannot tell whose {_it_is(there, evidence)}.")
+        return Statement("", f"{found} I cannot tell whose {_it_is(there, evidence)}.")
     if narrower := _NARROWER.search(question):
-        return Said(f"I know no finer kind than {NARROWER[narrower[0]]}.", found)
-    return Said("", found)
+        return Statement(f"I know no finer kind than {NARROWER[narrower[0]]}.", found)
+    return Statement("", found)
 
 
-def _of_self(evidence: VisualEvidence, tense: Tense) -> Said:
+def _of_self(evidence: VisualEvidence, tense: Tense) -> Statement:
     found = _presence("person", evidence, tense, counted=False)
     if not _sure("person", evidence):
-        return Said("", found)
-    return Said("", f"{found} I cannot tell who {_it_is(['person'], evidence)}.")
+        return Statement("", found)
+    return Statement("", f"{found} I cannot tell who {_it_is(['person'], evidence)}.")
 
 
 def _it_is(kinds: Sequence[str], evidence: VisualEvidence) -> str:

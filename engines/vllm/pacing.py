@@ -115,7 +115,7 @@ def session_pace(core: Core, changes: Sequence[Sequence[Any]]) -> dict[str, Any]
     return answer
 
 
-class Candidate(NamedTuple):
+class RankedRequest(NamedTuple):
     """An answer; a smaller `urgency` is sooner."""
 
     name: str
@@ -131,7 +131,9 @@ class Selection(NamedTuple):
     parked: int
 
 
-def select(running: Sequence[Candidate], waiting: Sequence[Candidate], slots: int) -> Selection:
+def select(
+    running: Sequence[RankedRequest], waiting: Sequence[RankedRequest], slots: int
+) -> Selection:
     """Ties go to the one that runs already: nobody is parked for one that is not more urgent."""
     ready = [c for c in running if not c.held]
     queue = [c for c in waiting if not c.held]

@@ -25,7 +25,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
 from engines.vllm.internals import Core, Request, Whatever
-from engines.vllm.pacing import Candidate, Paced, select, session_pace
+from engines.vllm.pacing import Paced, RankedRequest, select, session_pace
 
 Base: Any = Scheduler if current_platform.is_cpu() else AsyncScheduler
 """The platform's own choice: async scheduling is off on CPU."""
@@ -119,8 +119,8 @@ class PacedScheduler(Paced, Base):  # type: ignore[misc]
         coming = ready[: self.max_num_active_reqs - len(active)]
         return _Step(active, left_out, coming, shelved, choice.parked)
 
-    def _paced_candidate(self, request: Request) -> Candidate:
-        return Candidate(request.request_id, request.priority, self._paced_is_held(request))
+    def _paced_candidate(self, request: Request) -> RankedRequest:
+        return RankedRequest(request.request_id, request.priority, self._paced_is_held(request))
 
     def _paced_make_room(self, step: _Step) -> None:
         """Evict the least urgent of those left out while memory (or the model runner's slots) would not do."""

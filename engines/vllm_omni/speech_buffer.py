@@ -18,7 +18,7 @@ _OPENING = 1
 """Tokens that vllm-omni's talker makes before its first frame."""
 
 
-class Sound:
+class SpeechBuffer:
     """`grant(tokens, frames)` is told, on either thread, how far vllm-omni's talker may go in all, and the size of the next chunk.
     `bell` rings whenever something comes; it is shared by the sounds of an engine."""
 

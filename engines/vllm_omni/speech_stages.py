@@ -33,7 +33,7 @@ from engines.base import (
 from engines.model_store.store import ModelStore
 from engines.vllm_omni.launch import frame_samples, model_config
 from engines.vllm_omni.options import ModelOptions, read_model
-from engines.vllm_omni.speech_buffer import Sound
+from engines.vllm_omni.speech_buffer import SpeechBuffer
 from session_server.types.audio import OUTPUT_RATE
 
 _MOST = 1024
@@ -44,7 +44,7 @@ _WAIT_S = 0.1
 class _Job:
     """`pieces`: of text, fed and not used up; `used`: those that were. `group`: frames that are wanted at once, as told last."""
 
-    sound: Sound | None = None
+    sound: SpeechBuffer | None = None
     group: int | None = None
     pieces: int = 0
     used: int = 0
@@ -106,7 +106,7 @@ class OmniTalker:
             job.group = payload.units
         elif payload:
             parts = payload.payloads if isinstance(payload, TalkPiece) else ()
-            job.sound = next((part for part in parts if isinstance(part, Sound)), job.sound)
+            job.sound = next((part for part in parts if isinstance(part, SpeechBuffer)), job.sound)
             job.pieces += 1
             if job.sound is None:
                 job.fault = "the thinker gives no speech: this talker needs vllm_omni.thinker"

@@ -31,7 +31,7 @@ from engines.vllm_omni import launch as starting
 from engines.vllm_omni.launch import Stages
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from engines.vllm_omni.prompt import Prompts
-from engines.vllm_omni.speech_buffer import Sound
+from engines.vllm_omni.speech_buffer import SpeechBuffer
 from session_server.types.audio import INPUT_RATE
 from session_server.types.errors import EngineFault, one_line
 
@@ -55,7 +55,7 @@ class _Answer:
     granted: int | None
     stream: ReadStream
     opening: str = ""
-    sound: Sound | None = None
+    sound: SpeechBuffer | None = None
     task: asyncio.Task[None] | None = None
     said: bool = False
 
@@ -206,7 +206,7 @@ class OmniThinker:
             answer.sound = self._sound(answer)
         return answer
 
-    def _sound(self, answer: _Answer) -> Sound:
+    def _sound(self, answer: _Answer) -> SpeechBuffer:
         loop, name, key = self._loop, answer.name, answer.key
         assert loop is not None
 
@@ -214,7 +214,9 @@ class OmniThinker:
             _on(loop, lambda: self._grant(key, name, tokens, frames))
 
         options = self._options
-        return Sound(self._unit, options.first_frames, options.chunk_frames, self._bell, grant)
+        return SpeechBuffer(
+            self._unit, options.first_frames, options.chunk_frames, self._bell, grant
+        )
 
     def _grant(self, key: JobKey, name: str, tokens: int, frames: int) -> None:
         if key in self._answers and self._channels:

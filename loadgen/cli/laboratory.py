@@ -27,16 +27,16 @@ from rich.progress import (
 )
 
 from loadgen.lab import plots, report as reports
-from loadgen.lab.candidates import Setting, parse_sets
-from loadgen.lab.points import Laboratory, Point
+from loadgen.lab.candidates import LabSetting, parse_sets
+from loadgen.lab.points import Laboratory, SweepPoint
 from loadgen.lab.sweep import Range
 from loadgen.measure import LEAST_EVENTS
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.errors import ConfigError
 
 
-def setting_of(options: argparse.Namespace, profile: str, workload: str) -> Setting:
-    return Setting(
+def setting_of(options: argparse.Namespace, profile: str, workload: str) -> LabSetting:
+    return LabSetting(
         profile=profile,
         workload=workload,
         seconds=options.seconds,
@@ -143,7 +143,7 @@ class SearchProgress:
         self.what = what
         self._bar.update(self._task, description=what)
 
-    def done(self, spec: SimulationSpec, point: Point) -> None:
+    def done(self, spec: SimulationSpec, point: SweepPoint) -> None:
         self.measured += 1
         self.runs = max(self.runs, self.measured)
         text = f"{self.what}: {point.sessions} sessions, seed {point.seed} {outcome(point)}"
@@ -159,7 +159,7 @@ class SearchProgress:
         self.console.print(text, markup=False, soft_wrap=True)
 
 
-def outcome(point: Point) -> str:
+def outcome(point: SweepPoint) -> str:
     """One word, or why there is none."""
     if point.judged:
         return "holds" if point.holds else "fails"

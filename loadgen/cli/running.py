@@ -23,10 +23,10 @@ from loadgen.arrivals import arrivals
 from loadgen.camera import film
 from loadgen.cli.parser import parse
 from loadgen.drivers.camera_feed import Cameras
-from loadgen.drivers.load_run import Load, Outcome
+from loadgen.drivers.load_run import LoadOutcome, LoadPlan
 from loadgen.drivers.rtp_port import BadNetwork
 from loadgen.drivers.websocket import WsDriver
-from loadgen.drivers.wire_client import Plan, even_workload
+from loadgen.drivers.wire_client import UserPlan, even_workload
 from loadgen.lab import interleave, report as reports
 from loadgen.server_probe import ServerProbe
 from loadgen.slo import Bar, judge, read_bars
@@ -95,7 +95,7 @@ def _split(url: str, scheme: str) -> urllib.parse.SplitResult:
 def run(options: argparse.Namespace, console: Console) -> int:
     bars = read_bars(options.slo) if options.slo is not None else []
     judge(
-        bars, _report(options, Outcome(), "", None)
+        bars, _report(options, LoadOutcome(), "", None)
     )  # a wrong key shows before the run, not after
     load = _load(options)
     if options.report is not None and not options.report.parent.is_dir():
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _driver(
-    options: argparse.Namespace, load: Load, probe: ServerProbe, progress: Callable[[int], None]
+    options: argparse.Namespace, load: LoadPlan, probe: ServerProbe, progress: Callable[[int], None]
 ) -> WsDriver | RtcDriver:
     if options.driver == "ws":
         return WsDriver(load, probe, progress=progress)
@@ -139,7 +139,7 @@ def _planned(options: argparse.Namespace) -> int:
 
 
 def _report(
-    options: argparse.Namespace, outcome: Outcome, speech: str, origin: str | None
+    options: argparse.Namespace, outcome: LoadOutcome, speech: str, origin: str | None
 ) -> dict[str, Any]:
     report = reports.build(
         outcome,
@@ -155,7 +155,7 @@ def _report(
     return report
 
 
-def _refusals(outcome: Outcome) -> dict[str, Any]:
+def _refusals(outcome: LoadOutcome) -> dict[str, Any]:
     """What those heard whom the server did not take in, and when they were to come again."""
     waits = sorted(one.retry_after_s for one in outcome.refusals if one.retry_after_s is not None)
     middle = waits[len(waits) // 2] if waits else None
@@ -171,7 +171,7 @@ def _refusals(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _tell_refusals(outcome: Outcome, console: Console) -> None:
+def _tell_refusals(outcome: LoadOutcome, console: Console) -> None:
     told = _refusals(outcome)
     waits = told["retry_after_s"]
     for said, count in told["said"].items():
@@ -209,7 +209,7 @@ def _verdict(bars: list[Bar], report: dict[str, Any], console: Console) -> int:
     return 0 if all(verdict.held for verdict in verdicts) else 1
 
 
-def _load(options: argparse.Namespace) -> Load:
+def _load(options: argparse.Namespace) -> LoadPlan:
     url = _url(options)
     detection: dict[str, Any] = {"type": options.turn_detection}
     if options.silence_ms is not None:
@@ -219,9 +219,9 @@ def _load(options: argparse.Namespace) -> Load:
     workload = users_of(options)
     starts = arrivals(options.arrivals, options.users, random.Random(options.seed))
     cameras = _cameras(workload)
-    plan = Plan(options.turns, workload, detection, "playback" in options.extensions, cameras)
+    plan = UserPlan(options.turns, workload, detection, "playback" in options.extensions, cameras)
     material = _material(options, says_mhm=bool(workload.backchannel or workload.backchannel_per_s))
-    return Load(
+    return LoadPlan(
         url,
         plan,
         material,

@@ -30,7 +30,7 @@ from loadgen.lab.candidates import (
     parse_variant,
     spec_of,
 )
-from loadgen.lab.compare import Plan, compare, comparison
+from loadgen.lab.compare import ComparisonPlan, compare, comparison
 from loadgen.lab.plots import comparison_plot, sweep_plot
 from loadgen.lab.points import Laboratory
 from loadgen.lab.sweep import Sweep, interrupted, report, sweep
@@ -69,20 +69,20 @@ def run_compare(options: argparse.Namespace, console: Console) -> int:
     return carry_out(search, options, console)
 
 
-def runs_of(plan: Plan) -> int:
+def runs_of(plan: ComparisonPlan) -> int:
     """How many runs there will be; about, where knees are looked for."""
     seeds = len(plan.seeds)
     each = len(plan.sessions) * seeds or runs_of_search(plan.wanted, seeds)
     return each * len(plan.places()) * len(plan.candidates)
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> ComparisonPlan:
     candidates = candidates_of(options)
     known = [one.name for one in candidates]
     base = options.base or known[0]
     if base not in known:
         raise ConfigError(f"--base {base}: no such candidate; there are {', '.join(known)}")
-    return Plan(
+    return ComparisonPlan(
         setting=setting_of(options, options.profiles[0], options.workloads[0]),
         profiles=options.profiles,
         workloads=options.workloads,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from loadgen.cli.laboratory import check_folders, setting_of
 from loadgen.lab import report as reports
 from loadgen.lab.candidates import candidate, spec_of
-from loadgen.lab.simulation import Look, simulate
+from loadgen.lab.simulation import ProgressSample, simulate
 from loadgen.slo import judge, read_bars
 from session_server.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
@@ -55,7 +55,7 @@ def _run(spec: SimulationSpec, console: Console) -> SimulationReport:
     ):  # fmt: skip
         task = bar.add_task("", total=spec.seconds * spec.replicas)
 
-        def watch(look: Look) -> bool:
+        def watch(look: ProgressSample) -> bool:
             bar.update(task, completed=look.replica * spec.seconds + look.now_ns / NS_PER_S)
             if pressed and look.now_ns <= warm_up_ns:
                 raise KeyboardInterrupt

@@ -48,7 +48,7 @@ class Cameras:
         return bool(self.messages) and self.use.belongs_to(user)
 
 
-class CameraFeed:
+class FilmFeed:
     """One camera. Its film begins at another frame than that of other users."""
 
     def __init__(self, cameras: Cameras, user: int, begun: int, figures: FilmFigures) -> None:
@@ -109,7 +109,7 @@ class Filming(Protocol):
 
 @contextlib.asynccontextmanager
 async def filming(
-    feed: Callable[[], CameraFeed], user: Filming, way: Way, clock: Clock
+    feed: Callable[[], FilmFeed], user: Filming, way: Way, clock: Clock
 ) -> AsyncIterator[None]:
     """While it lasts, the user's camera is on, beside whatever else the user does."""
     if not user.films:
@@ -124,7 +124,7 @@ async def filming(
             await task
 
 
-async def _film(feed: Callable[[], CameraFeed], user: Filming, way: Way, clock: Clock) -> None:
+async def _film(feed: Callable[[], FilmFeed], user: Filming, way: Way, clock: Clock) -> None:
     agreed = asyncio.Event()
     user.on_filming = agreed.set
     if not user.filming:

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loadgen.call_reception import CallFigures
-from loadgen.drivers.camera_feed import CameraFeed
+from loadgen.drivers.camera_feed import FilmFeed
 from loadgen.drivers.wire import message_of
-from loadgen.drivers.wire_client import Lines, Plan
+from loadgen.drivers.wire_client import ClipSets, UserPlan
 from loadgen.records import FilmFigures, ResponseIds, UserRecord
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, room_noise, share
@@ -33,11 +33,11 @@ class RunFailed(SessionServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadPlan:
     """What to run. `starts`: seconds from the beginning, one a user; each user opens `rounds` sessions in turn."""
 
     url: str
-    plan: Plan
+    plan: UserPlan
     material: Material
     starts: Sequence[float]
     seed: int
@@ -52,7 +52,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCall:
     """A session that the server did not take: what it said, and after how many seconds to come again (None: not said)."""
 
     said: str
@@ -60,7 +60,7 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Outcome:
+class LoadOutcome:
     """What a run gave. `looks`: (sessions ended so far, the server then). `lead`: (second of the run, seconds of audio that had
     arrived and were not played yet) of the first user, for its first minute or so. `calls`: of a run over WebRTC. `film`: of
     all users' cameras."""
@@ -70,22 +70,22 @@ class Outcome:
     looks: list[tuple[int, Sample]] = field(default_factory=list)
     lead: list[tuple[float, float]] = field(default_factory=list)
     sessions: int = 0
-    refusals: list[Refused] = field(default_factory=list)
+    refusals: list[RefusedCall] = field(default_factory=list)
     calls: list[CallFigures] | None = None
     film: FilmFigures = field(default_factory=FilmFigures)
 
 
-Carry = Callable[[int, Lines, random.Random], Awaitable[int | None]]
+Carry = Callable[[int, ClipSets, random.Random], Awaitable[int | None]]
 """One session of one user: its number, what it says, its luck. Returns in how many seconds to try again, None: not."""
 
 _MOST_KNOCKS = 100
 """Of a user who is refused again and again."""
 
 
-def refusal(body: str, headers: Mapping[str, str]) -> Refused:
+def refusal(body: str, headers: Mapping[str, str]) -> RefusedCall:
     """From an HTTP answer that takes nobody in."""
     wait = headers.get("Retry-After", "")
-    return Refused(message_of(body), int(wait) if wait.isdecimal() else None)
+    return RefusedCall(message_of(body), int(wait) if wait.isdecimal() else None)
 
 
 class LoadRun:
@@ -93,7 +93,7 @@ class LoadRun:
 
     def __init__(
         self,
-        load: Load,
+        load: LoadPlan,
         probe: ServerProbe,
         progress: Callable[[int], None],
         clock: Clock | None = None,
@@ -102,14 +102,14 @@ class LoadRun:
         self.clock = clock if clock is not None else MonotonicClock()
         self.ids = ResponseIds()
         self.room = room_noise(load.seed)
-        self.outcome = Outcome()
+        self.outcome = LoadOutcome()
         self.began = 0
         self._probe = probe
         self._progress = progress
         self._refusals: list[str] = []
         self._ended_turns = 0
 
-    async def run(self, carry: Carry) -> Outcome:
+    async def run(self, carry: Carry) -> LoadOutcome:
         """Raises RunFailed when not one session could be opened."""
         self.began = self.clock.now()
         await self._look()
@@ -127,7 +127,7 @@ class LoadRun:
         await self._look()
         return self.outcome
 
-    def refuse(self, why: str, kind: str, refused: Refused | None = None) -> int | None:
+    def refuse(self, why: str, kind: str, refused: RefusedCall | None = None) -> int | None:
         """A session could not be opened. Returns in how many seconds its user tries again; None: it does not, and that is
         an error. `refused`: where the server said that it takes no more now."""
         if refused is not None:
@@ -141,12 +141,12 @@ class LoadRun:
         self.outcome.records.append(record)
         return None
 
-    def feed(self, user: int) -> Callable[[], CameraFeed]:
+    def feed(self, user: int) -> Callable[[], FilmFeed]:
         """Makes the feed of that user's camera, which begins when it is made."""
 
-        def begin() -> CameraFeed:
+        def begin() -> FilmFeed:
             assert self.load.plan.cameras is not None
-            return CameraFeed(self.load.plan.cameras, user, self.clock.now(), self.outcome.film)
+            return FilmFeed(self.load.plan.cameras, user, self.clock.now(), self.outcome.film)
 
         return begin
 
@@ -161,7 +161,7 @@ class LoadRun:
         for lap in range(self.load.rounds):
             rng = random.Random(f"{self.load.seed}/{index}/{lap}")
             material = self.load.material
-            lines = Lines(
+            lines = ClipSets(
                 share(material.questions, index, users, rng),
                 share(material.interruptions, index, users, rng),
                 share(material.backchannels, index, users, rng) if material.backchannels else (),

@@ -54,7 +54,7 @@ class OpusBook:
             self._packets.setdefault(message, packet)
 
 
-class Hearing:
+class OpusLoudness:
     """Decodes one stream to say what of it can be heard."""
 
     def __init__(self) -> None:

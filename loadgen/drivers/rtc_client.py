@@ -17,13 +17,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from loadgen.call_reception import FRAME_TICKS, Ear, Frame
-from loadgen.drivers.wire import ServerEvent, acknowledge_rtp
-from loadgen.drivers.wire_client import CarriedUser, Lines, Plan, read_done, read_plain
+from loadgen.call_reception import FRAME_TICKS, Ear, ReceivedFrame
+from loadgen.drivers.wire import AnyServerEvent, acknowledge_rtp
+from loadgen.drivers.wire_client import CarriedUser, ClipSets, UserPlan, read_done, read_plain
 from loadgen.records import ResponseIds
 from loadgen.speech import Clip
 from loadgen.users import events
-from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Say, Truncate, Utterance
+from loadgen.users.intents import (
+    Acknowledge,
+    Drop,
+    HangUp,
+    Intent,
+    Say,
+    ScriptedUtterance,
+    Truncate,
+)
 from loadgen.users.player import QUANTUM
 from session_server.types.audio import NS_PER_S
 
@@ -62,8 +70,8 @@ class RtcClient(CarriedUser):
     def __init__(
         self,
         index: int,
-        plan: Plan,
-        lines: Lines,
+        plan: UserPlan,
+        lines: ClipSets,
         room: Sequence[str],
         ids: ResponseIds,
         rng: random.Random,
@@ -100,7 +108,7 @@ class RtcClient(CarriedUser):
         """An RTP packet has come."""
         self.ear.packet(timestamp, payload, now)
 
-    def receive(self, event: ServerEvent, now: int) -> list[str]:
+    def receive(self, event: AnyServerEvent, now: int) -> list[str]:
         self._now = max(self._now, now)
         self.note_session(event)
         response = event.response_id or ""
@@ -132,7 +140,7 @@ class RtcClient(CarriedUser):
 
     # -- frames
 
-    def _hear(self, frame: Frame, now: int) -> None:
+    def _hear(self, frame: ReceivedFrame, now: int) -> None:
         while len(self._lane) > 1 and self._lane[1].begin <= frame.at:
             self._close(self._lane[0], now)
         loud = None
@@ -144,7 +152,7 @@ class RtcClient(CarriedUser):
         if voice is not None:
             self._sound(voice, frame, loud, now)
 
-    def _sound(self, voice: _Sounding, frame: Frame, loud: bytes | None, now: int) -> None:
+    def _sound(self, voice: _Sounding, frame: ReceivedFrame, loud: bytes | None, now: int) -> None:
         if frame.payload is None:
             self.concealed += voice.begun and not voice.ducked and voice.end is None
             return
@@ -160,7 +168,7 @@ class RtcClient(CarriedUser):
         item, part = self._part_of(voice.response)
         self._tell(events.Audio(voice.response, item, part, QUANTUM, loud), now)
 
-    def _look_for_stale(self, frame: Frame, voice: _Sounding | None) -> None:
+    def _look_for_stale(self, frame: ReceivedFrame, voice: _Sounding | None) -> None:
         """Sound that came after the end of its answer had been announced."""
         stopped_at = self._silenced_at if voice is None else voice.cleared_at
         if stopped_at is not None and frame.arrived > stopped_at:
@@ -216,7 +224,7 @@ class RtcClient(CarriedUser):
         if voice is not None:
             voice.end = self.ear.newest or 0
 
-    def _play(self, event: ServerEvent) -> None:
+    def _play(self, event: AnyServerEvent) -> None:
         response, at = event.response_id or "", event.rtp_timestamp
         if event.epoch < self._muted_epoch:
             return
@@ -227,7 +235,7 @@ class RtcClient(CarriedUser):
         elif begin is not None:
             self._begin(response, begin, exact=True)
 
-    def _muted(self, event: ServerEvent, now: int) -> None:
+    def _muted(self, event: AnyServerEvent, now: int) -> None:
         response = event.response_id or ""
         self._muted_epoch = max(self._muted_epoch, event.epoch)
         voice = self._find(response)
@@ -271,7 +279,7 @@ class RtcClient(CarriedUser):
             self._lane.remove(voice)
             self._forget(done.response, done, now)
 
-    def _note_part(self, event: ServerEvent) -> None:
+    def _note_part(self, event: AnyServerEvent) -> None:
         """Which content part is spoken: the first with audio."""
         audio = event.part is not None and event.part.type == "audio"
         if event.type == "response.content_part.added" and audio:
@@ -289,7 +297,7 @@ class RtcClient(CarriedUser):
     def _spell(self, intents: Sequence[Intent]) -> None:
         for intent in intents:
             match intent:
-                case Say(utterance=Utterance(clip=Clip() as clip)):
+                case Say(utterance=ScriptedUtterance(clip=Clip() as clip)):
                     self._microphone.say(clip)
                 case Acknowledge():
                     self._acknowledge(intent)

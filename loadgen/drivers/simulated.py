@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engines.sim.cost_profile import Profile
-from loadgen.drivers.utterances import Pace, Spelled
+from loadgen.drivers.utterances import Spelled, TokenPace
 from loadgen.records import ResponseIds, UserRecord
 from loadgen.users import events
 from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Say, Truncate
-from loadgen.users.listener import Client
+from loadgen.users.listener import ClientTiming
 from loadgen.users.script import NEVER, DrawnScript, Script, TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.simulation.seat import Occupant, Seat
+from session_server.simulation.seat import Occupant, SimulatedSeat
 from session_server.simulation.spec import SimulationSpec, Workload
 from session_server.simulation.virtual_loop import Alarm
 from session_server.types.audio import NS_PER_MS
@@ -32,7 +32,7 @@ class SimulatedUser:
 
     __slots__ = ("_alarm", "_seat", "user")
 
-    def __init__(self, seat: Seat, user: VirtualUser) -> None:
+    def __init__(self, seat: SimulatedSeat, user: VirtualUser) -> None:
         self.user = user
         self._seat = seat
         self._alarm: Alarm | None = None
@@ -130,7 +130,7 @@ class SimulatedUsers:
 
     def __init__(self, spec: SimulationSpec, profile: Profile) -> None:
         self.workload = workload_of(spec)
-        self._pace = Pace(
+        self._pace = TokenPace(
             profile.frames_per_token * profile.unit_samples / profile.rate,
             profile.kv.input_tokens_per_s,
         )
@@ -138,11 +138,11 @@ class SimulatedUsers:
         self._ids = ResponseIds()
         self._users: list[VirtualUser] = []
 
-    def __call__(self, seat: Seat, rng: random.Random) -> Occupant:
+    def __call__(self, seat: SimulatedSeat, rng: random.Random) -> Occupant:
         network = self._network
         origin_ns = (seat.index * 7 % 20) * NS_PER_MS  # each sound card has a grid of its own
         preroll_ns = int(network.preroll_ms * NS_PER_MS)
-        client = Client(origin_ns, preroll_ns, network.ack_interval_ms * NS_PER_MS)
+        client = ClientTiming(origin_ns, preroll_ns, network.ack_interval_ms * NS_PER_MS)
         user = VirtualUser(seat.index, self._script(seat, rng), client, self._ids, seat.now)
         camera = self.workload.camera
         user.record.camera = camera is not None and camera.belongs_to(seat.index)
@@ -156,7 +156,7 @@ class SimulatedUsers:
     def finish(self, now: int) -> list[UserRecord]:
         return [user.finish(now) for user in self._users]
 
-    def _script(self, seat: Seat, rng: random.Random) -> Script:
+    def _script(self, seat: SimulatedSeat, rng: random.Random) -> Script:
         lines = Spelled(self.workload, self._pace, rng)
         if seat.traced is not None:
             return TracedScript(seat.traced, lines.turn, lines.nod)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from loadgen.users.intents import Kind, Utterance
+from loadgen.users.intents import Kind, ScriptedUtterance
 from session_server.simulation.spec import Workload, draw
 from session_server.simulation.trace import TraceTurn
 from session_server.types.audio import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TokenPace:
     """Of a profile: how long a token of an answer sounds, and how many tokens a second of speech is to the thinker."""
 
     seconds_per_token: float
@@ -28,19 +28,21 @@ class Spelled:
 
     __slots__ = ("_pace", "_rng", "_said", "_workload")
 
-    def __init__(self, workload: Workload, pace: Pace, rng: random.Random) -> None:
+    def __init__(self, workload: Workload, pace: TokenPace, rng: random.Random) -> None:
         self._workload = workload
         self._pace = pace
         self._rng = rng
         self._said = 0
 
-    def next(self, kind: Kind, length_ns: int | None = None) -> Utterance:
+    def next(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance:
         workload, rng = self._workload, self._rng
         match kind:
             case Kind.BACKCHANNEL:
                 return self.nod(length_ns or int(draw(workload.backchannel_s, rng) * NS_PER_S))
             case Kind.FALSE_START:
-                return Utterance(None, 0, int(draw(workload.false_start_s, rng) * NS_PER_S), "")
+                return ScriptedUtterance(
+                    None, 0, int(draw(workload.false_start_s, rng) * NS_PER_S), ""
+                )
             case Kind.INTERRUPTION:
                 speech_s = draw(workload.barge_speech_s, rng)
             case Kind.QUESTION:
@@ -49,15 +51,15 @@ class Spelled:
         prompt = workload.prompt_tokens_least + int(draw(workload.prompt_tokens, rng))
         return self._question(speech_s, prompt, answer)
 
-    def turn(self, turn: TraceTurn) -> Utterance:
+    def turn(self, turn: TraceTurn) -> ScriptedUtterance:
         return self._question(turn.speech_s, turn.prompt_tokens, turn.answer_tokens)
 
-    def nod(self, length_ns: int) -> Utterance:
-        return Utterance(None, 0, length_ns, "mhm")
+    def nod(self, length_ns: int) -> ScriptedUtterance:
+        return ScriptedUtterance(None, 0, length_ns, "mhm")
 
-    def _question(self, speech_s: float, prompt: int, answer: int) -> Utterance:
+    def _question(self, speech_s: float, prompt: int, answer: int) -> ScriptedUtterance:
         self._said += 1
         heard = prompt + int(speech_s * self._pace.input_tokens_per_s)
         words = f"turn {self._said} prompt {heard} answer {answer}"
         answer_ns = int(answer * self._pace.seconds_per_token * NS_PER_S)
-        return Utterance(None, 0, int(speech_s * NS_PER_S), words, answer_ns)
+        return ScriptedUtterance(None, 0, int(speech_s * NS_PER_S), words, answer_ns)

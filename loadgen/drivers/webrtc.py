@@ -17,8 +17,8 @@ from aiortc import RTCConfiguration, RTCDataChannel, RTCPeerConnection
 
 from loadgen.call_reception import CallFigures
 from loadgen.drivers.camera_feed import filming
-from loadgen.drivers.load_run import OPEN_S, Load, LoadRun, Outcome, refusal
-from loadgen.drivers.opus import Hearing, OpusBook
+from loadgen.drivers.load_run import OPEN_S, LoadOutcome, LoadPlan, LoadRun, refusal
+from loadgen.drivers.opus import OpusBook, OpusLoudness
 from loadgen.drivers.rtc_client import RtcClient
 from loadgen.drivers.rtp_port import BadNetwork, RtpPort, SilentTrack
 from loadgen.drivers.signalling import (
@@ -30,7 +30,7 @@ from loadgen.drivers.signalling import (
     offer_addresses,
 )
 from loadgen.drivers.wire import decode
-from loadgen.drivers.wire_client import Lines
+from loadgen.drivers.wire_client import ClipSets
 from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
 from session_server.process.clock import Clock
@@ -46,7 +46,7 @@ class RtcDriver:
 
     def __init__(
         self,
-        load: Load,
+        load: LoadPlan,
         probe: ServerProbe,
         *,
         network: BadNetwork | None = None,
@@ -63,15 +63,15 @@ class RtcDriver:
         offer_addresses(load.url)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> LoadOutcome:
         return self._run.outcome
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LoadOutcome:
         """Raises RunFailed when not one call was answered."""
         async with aiohttp.ClientSession() as self._http:
             return await self._run.run(self._session)
 
-    async def _session(self, index: int, lines: Lines, rng: random.Random) -> int | None:
+    async def _session(self, index: int, lines: ClipSets, rng: random.Random) -> int | None:
         run = self._run
         caller = Caller(index, run, lines, rng, self._judge(index))
         try:
@@ -91,7 +91,7 @@ class RtcDriver:
             await caller.close()
 
     def _judge(self, index: int) -> Callable[[bytes], bytes] | None:
-        return Hearing().loud if index % self._judge_every == 0 else None
+        return OpusLoudness().loud if index % self._judge_every == 0 else None
 
 
 class Caller:
@@ -101,7 +101,7 @@ class Caller:
         self,
         index: int,
         run: LoadRun,
-        lines: Lines,
+        lines: ClipSets,
         rng: random.Random,
         loud: Callable[[bytes], bytes] | None,
     ) -> None:

@@ -23,14 +23,14 @@ from loadgen.drivers.load_run import (
     LEAD_EVERY_NS,
     LEAD_SAMPLES,
     OPEN_S,
-    Load,
+    LoadOutcome,
+    LoadPlan,
     LoadRun,
-    Outcome,
-    Refused,
+    RefusedCall,
     refusal,
 )
 from loadgen.drivers.wire import NOT_TRUSTED, REFUSED, decode
-from loadgen.drivers.wire_client import Lines, WireClient
+from loadgen.drivers.wire_client import ClipSets, WireClient
 from loadgen.server_probe import ServerProbe
 from loadgen.users.player import QUANTUM_NS
 from session_server.process.clock import Clock
@@ -44,7 +44,7 @@ class WsDriver:
 
     def __init__(
         self,
-        load: Load,
+        load: LoadPlan,
         probe: ServerProbe,
         *,
         progress: Callable[[int], None] = lambda turns: None,
@@ -54,14 +54,14 @@ class WsDriver:
         self._clock = self._run.clock
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> LoadOutcome:
         return self._run.outcome
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LoadOutcome:
         """Raises RunFailed when not one session could be opened."""
         return await self._run.run(self._session)
 
-    async def _session(self, index: int, lines: Lines, rng: random.Random) -> int | None:
+    async def _session(self, index: int, lines: ClipSets, rng: random.Random) -> int | None:
         load = self._run.load
         try:
             async with connect(
@@ -80,7 +80,7 @@ class WsDriver:
         return None
 
     async def _converse(
-        self, socket: ClientConnection, index: int, lines: Lines, rng: random.Random
+        self, socket: ClientConnection, index: int, lines: ClipSets, rng: random.Random
     ) -> None:
         run, now = self._run, self._clock.now()
         user = WireClient(index, run.load.plan, lines, run.room, run.ids, rng, now)
@@ -167,7 +167,7 @@ def why_closed(socket: ClientConnection) -> str:
     return f"closed:{socket.close_code if socket.close_code is not None else 'lost'}"
 
 
-def _refused(fault: Exception) -> Refused | None:
+def _refused(fault: Exception) -> RefusedCall | None:
     """What a server said that takes no more sessions now."""
     if not isinstance(fault, InvalidStatus) or fault.response.status_code != 503:
         return None

@@ -36,7 +36,7 @@ class ErrorBody(msgspec.Struct, gc=False):
     message: str | None = None
 
 
-class StatusDetails(msgspec.Struct, gc=False):
+class StatusDetailsPayload(msgspec.Struct, gc=False):
     reason: str | None = None
     error: ErrorBody | None = None
 
@@ -44,7 +44,7 @@ class StatusDetails(msgspec.Struct, gc=False):
 class ResponseBody(msgspec.Struct, gc=False):
     id: str = ""
     status: str | None = None
-    status_details: StatusDetails | None = None
+    status_details: StatusDetailsPayload | None = None
 
 
 class PlaybackLimits(msgspec.Struct, gc=False):
@@ -56,21 +56,21 @@ class VideoLimits(msgspec.Struct, gc=False):
     max_bytes: int = 0
 
 
-class Extensions(msgspec.Struct, gc=False):
+class ExtensionsPayload(msgspec.Struct, gc=False):
     playback: PlaybackLimits | None = None
     video: VideoLimits | None = None
 
 
 class SessionBody(msgspec.Struct, gc=False):
     id: str = ""
-    extensions: Extensions | None = None
+    extensions: ExtensionsPayload | None = None
 
 
 class PartBody(msgspec.Struct, gc=False):
     type: str = ""
 
 
-class ServerEvent(msgspec.Struct, gc=False):
+class AnyServerEvent(msgspec.Struct, gc=False):
     """Any server event, with the fields that matter here."""
 
     type: str
@@ -88,10 +88,10 @@ class ServerEvent(msgspec.Struct, gc=False):
     error: ErrorBody | None = None
 
 
-_decoder = msgspec.json.Decoder(ServerEvent)
+_decoder = msgspec.json.Decoder(AnyServerEvent)
 
 
-def decode(frame: str | bytes) -> ServerEvent:
+def decode(frame: str | bytes) -> AnyServerEvent:
     """Raises msgspec.MsgspecError for what is not an event."""
     return _decoder.decode(frame)
 

@@ -19,16 +19,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadgen.drivers.camera_feed import Cameras
-from loadgen.drivers.wire import ServerEvent, acknowledge, opt_in_to_video, session_update, truncate
+from loadgen.drivers.wire import (
+    AnyServerEvent,
+    acknowledge,
+    opt_in_to_video,
+    session_update,
+    truncate,
+)
 from loadgen.records import ResponseIds, UserRecord
 from loadgen.speech import Clip, LoudWindows, swallowed
 from loadgen.users import events
-from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, Truncate, Utterance
-from loadgen.users.listener import Client
+from loadgen.users.intents import (
+    Acknowledge,
+    Drop,
+    HangUp,
+    Intent,
+    Kind,
+    Say,
+    ScriptedUtterance,
+    Truncate,
+)
+from loadgen.users.listener import ClientTiming
 from loadgen.users.player import QUANTUM_NS
 from loadgen.users.script import DrawnScript, State
 from loadgen.users.user import VirtualUser
-from session_server.simulation.spec import Span, Workload, draw
+from session_server.simulation.spec import Distribution, Workload, draw
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 
 
@@ -64,7 +79,7 @@ ACK_INTERVAL_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class UserPlan:
     """How users behave over a wire: `turns` in each session, and a workload of which speech, prompts and answers are not
     taken, since clips and server have lengths of their own. `cameras`: who has one, and what it shows."""
 
@@ -84,12 +99,12 @@ class Plan:
         limit_ns: int = 30 * NS_PER_S,
         turn_detection: dict[str, Any] | None = None,
         playback: bool = False,
-    ) -> Plan:
+    ) -> UserPlan:
         """Users of an `even_workload`."""
         workload = even_workload(
             barge_in=barge_in, backchannel=backchannel, pause_ns=pause_ns, limit_ns=limit_ns
         )
-        return Plan(turns, workload, turn_detection or {"type": "server_vad"}, playback)
+        return UserPlan(turns, workload, turn_detection or {"type": "server_vad"}, playback)
 
 
 def even_workload(*, barge_in: float, backchannel: float, pause_ns: int, limit_ns: int) -> Workload:
@@ -99,17 +114,17 @@ def even_workload(*, barge_in: float, backchannel: float, pause_ns: int, limit_n
         name="even",
         barge_in=barge_in,
         backchannel=backchannel,
-        barge_in_at=Span(0.0, 0.0, 0.15, 0.85, "uniform"),
+        barge_in_at=Distribution(0.0, 0.0, 0.15, 0.85, "uniform"),
         barge_in_least_s=0.3,
-        opening_s=Span(0.0, 0.0, 0.2 * pause_s, pause_s, "uniform"),
-        think_least_s=Span(0.0, 0.0, 0.5 * pause_s, 1.5 * pause_s, "uniform"),
-        think_s=Span(0.0, kind="constant"),
+        opening_s=Distribution(0.0, 0.0, 0.2 * pause_s, pause_s, "uniform"),
+        think_least_s=Distribution(0.0, 0.0, 0.5 * pause_s, 1.5 * pause_s, "uniform"),
+        think_s=Distribution(0.0, kind="constant"),
         wait_limit_s=limit_ns / NS_PER_S,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ClipSets:
     """What this user says, in its own order; each list is gone through again and again."""
 
     questions: Sequence[Clip]
@@ -117,10 +132,10 @@ class Lines:
     backchannels: Sequence[Clip] = ()
 
 
-class Voice:
+class ClipVoice:
     """Speaks the lines; clips have the length they have. A false start is the beginning of a question, of a drawn length."""
 
-    def __init__(self, lines: Lines, workload: Workload, rng: random.Random) -> None:
+    def __init__(self, lines: ClipSets, workload: Workload, rng: random.Random) -> None:
         self._workload = workload
         self._rng = rng
         self._clips = {
@@ -131,7 +146,7 @@ class Voice:
         }
         self._said = dict.fromkeys(Kind, 0)
 
-    def next(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+    def next(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance | None:
         clips = self._clips[kind]
         if not clips:
             return None
@@ -142,7 +157,7 @@ class Voice:
             clip = swallowed(clip, length_ns)
         # the first frame, sent at the instant at which it is begun, was captured in the 20 ms before
         onset, end = clip.onset_ns - QUANTUM_NS, clip.end_ns - QUANTUM_NS
-        return Utterance(clip.text, onset, end, clip)
+        return ScriptedUtterance(clip.text, onset, end, clip)
 
 
 class CarriedUser:
@@ -151,17 +166,17 @@ class CarriedUser:
     def __init__(
         self,
         index: int,
-        plan: Plan,
-        lines: Lines,
+        plan: UserPlan,
+        lines: ClipSets,
         room: Sequence[str],
         ids: ResponseIds,
         rng: random.Random,
         now: int,
         ack_ms: int,
     ) -> None:
-        script = DrawnScript(plan.workload, Voice(lines, plan.workload, rng), rng, plan.turns)
+        script = DrawnScript(plan.workload, ClipVoice(lines, plan.workload, rng), rng, plan.turns)
         acks = ack_ms * NS_PER_MS if plan.playback else 0
-        self.user = VirtualUser(index, script, Client(now, 0, acks), ids, now)
+        self.user = VirtualUser(index, script, ClientTiming(now, 0, acks), ids, now)
         self.lost = False
         self.filming = False
         """The server takes this user's camera frames."""
@@ -184,7 +199,7 @@ class CarriedUser:
         update = session_update(self._plan.turn_detection)
         return [update, opt_in_to_video()] if self.films else [update]
 
-    def note_session(self, event: ServerEvent) -> None:
+    def note_session(self, event: AnyServerEvent) -> None:
         """Of the session's settings: whether camera frames may be sent."""
         if self.films and event.type == "session.updated" and event.session is not None:
             extensions = event.session.extensions
@@ -209,8 +224,8 @@ class WireClient(CarriedUser):
     def __init__(
         self,
         index: int,
-        plan: Plan,
-        lines: Lines,
+        plan: UserPlan,
+        lines: ClipSets,
         room: Sequence[str],
         ids: ResponseIds,
         rng: random.Random,
@@ -232,7 +247,7 @@ class WireClient(CarriedUser):
             out.append(self._microphone.frame())
         return out
 
-    def receive(self, event: ServerEvent, now: int) -> list[str]:
+    def receive(self, event: AnyServerEvent, now: int) -> list[str]:
         self._now = max(self._now, now)
         self.note_session(event)
         out: list[str] = []
@@ -259,7 +274,7 @@ class WireClient(CarriedUser):
         out = []
         for intent in intents:
             match intent:
-                case Say(utterance=Utterance(clip=Clip() as clip)):
+                case Say(utterance=ScriptedUtterance(clip=Clip() as clip)):
                     self._microphone.say(clip)
                 case Acknowledge():
                     out.append(acknowledge(intent))
@@ -275,7 +290,7 @@ class WireClient(CarriedUser):
 
     # -- what the server says
 
-    def _read(self, event: ServerEvent) -> Iterator[events.UserEvent]:
+    def _read(self, event: AnyServerEvent) -> Iterator[events.UserEvent]:
         response = event.response_id or ""
         match event.type:
             case "response.output_audio.delta":
@@ -301,7 +316,7 @@ class WireClient(CarriedUser):
             case _:
                 yield from read_plain(event)
 
-    def _audio(self, event: ServerEvent) -> events.Audio:
+    def _audio(self, event: AnyServerEvent) -> events.Audio:
         pcm = base64.b64decode(event.delta or "")
         response, item = event.response_id or "", event.item_id or ""
         windows = self._windows.get(item)
@@ -316,7 +331,7 @@ class WireClient(CarriedUser):
         return events.AudioComplete(item, windows.finish() if windows is not None else b"")
 
 
-def read_done(event: ServerEvent) -> events.ResponseDone:
+def read_done(event: AnyServerEvent) -> events.ResponseDone:
     """The end of a response."""
     assert event.response is not None
     details = event.response.status_details
@@ -324,7 +339,7 @@ def read_done(event: ServerEvent) -> events.ResponseDone:
     return events.ResponseDone(event.response.id, event.response.status or "completed", error)
 
 
-def read_plain(event: ServerEvent) -> Iterator[events.UserEvent]:
+def read_plain(event: AnyServerEvent) -> Iterator[events.UserEvent]:
     """What means the same over every transport."""
     match event.type:
         case "session.updated":

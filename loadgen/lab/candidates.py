@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LabSetting:
     """All that candidates of one comparison have in common. `barge_in` None: the workload's."""
 
     profile: str = "qwen3-omni-h200"
@@ -91,7 +91,7 @@ def parse_variant(text: str) -> Candidate:
     return replace(base, name=name, sets=parse_sets(part for part in others if "=" in part))
 
 
-def spec_of(setting: Setting, one: Candidate, sessions: int, seed: int) -> SimulationSpec:
+def spec_of(setting: LabSetting, one: Candidate, sessions: int, seed: int) -> SimulationSpec:
     """The run of a candidate; its own sets win over the setting's."""
     scenario = find_workload(setting.workload)
     sets = {**dict(setting.sets), **dict(one.sets)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from loadgen.lab.candidates import Candidate, Setting, check_turns, spec_of
+from loadgen.lab.candidates import Candidate, LabSetting, check_turns, spec_of
 from loadgen.lab.points import Laboratory
 from loadgen.lab.sweep import SCHEMA, Range, report, summary, sweep
 from session_server.simulation.spec import SimulationSpec
@@ -21,10 +21,10 @@ Spread = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ComparisonPlan:
     """`sessions` empty: look for the knees. `base`: the name of the candidate that ratios refer to."""
 
-    setting: Setting
+    setting: LabSetting
     profiles: Sequence[str]
     workloads: Sequence[str]
     candidates: Sequence[Candidate]
@@ -49,7 +49,10 @@ class Plan:
 
 
 def compare(
-    laboratory: Laboratory, plan: Plan, begun: Callable[[str], object], cells: list[dict[str, Any]]
+    laboratory: Laboratory,
+    plan: ComparisonPlan,
+    begun: Callable[[str], object],
+    cells: list[dict[str, Any]],
 ) -> None:
     """Fills `cells`, so that what was measured is there when somebody interrupts. `begun` is told what comes next."""
     for profile, workload in plan.places():
@@ -66,7 +69,9 @@ def compare(
             cells.append({"place": [profile, workload], **cell})
 
 
-def _at(laboratory: Laboratory, plan: Plan, one: Candidate, spec: SimulationSpec) -> dict[str, Any]:
+def _at(
+    laboratory: Laboratory, plan: ComparisonPlan, one: Candidate, spec: SimulationSpec
+) -> dict[str, Any]:
     """Every seed at every number of sessions, run to the end."""
     specs = [replace(spec, sessions=n, seed=seed) for n in plan.sessions for seed in plan.seeds]
     points = laboratory.each([partial(laboratory.point, wanted, give_up=False) for wanted in specs])
@@ -79,7 +84,9 @@ def _at(laboratory: Laboratory, plan: Plan, one: Candidate, spec: SimulationSpec
     }  # fmt: skip
 
 
-def comparison(plan: Plan, cells: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
+def comparison(
+    plan: ComparisonPlan, cells: Sequence[Mapping[str, Any]], complete: bool
+) -> dict[str, Any]:
     """The JSON."""
     setting = plan.setting
     return {

@@ -14,7 +14,7 @@ import time
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_MS
 
 _ROUNDS = 5
@@ -22,7 +22,7 @@ _DECISIONS = 400
 _STEP_NS = 20 * NS_PER_MS
 
 
-def _item(number: int, kind: Kind, now: int, lead_ns: int) -> WorkItem:
+def _item(number: int, kind: WorkClass, now: int, lead_ns: int) -> WorkItem:
     at = now + lead_ns
     return WorkItem((f"s{number}", "r", 0), kind, now, at, at, at, started=True)
 
@@ -37,7 +37,7 @@ def decision_us(
         queue = StageQueue(make_policy(SchedulerParams(policy=policy)), batch, nearly_dry_ns=0)
         now = 0
         for number in range(sessions):
-            kind = Kind.FIRST_AUDIO if number % 20 == 0 else Kind.PLAYING
+            kind = WorkClass.FIRST_AUDIO if number % 20 == 0 else WorkClass.PLAYING
             queue.put(_item(number, kind, now, rng.randrange(2000) * NS_PER_MS), now)
         choosing = putting = 0
         for _ in range(_DECISIONS):

@@ -27,7 +27,7 @@ SPIKE = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CostSample:
     """Steps of one size: their median and how many there were."""
 
     batch: int
@@ -49,12 +49,12 @@ class Fit:
         return round(statistics.median(self.errors), 3) if self.errors else 0.0
 
 
-def points_of(steps: Iterable[Timing]) -> list[Point]:
+def points_of(steps: Iterable[Timing]) -> list[CostSample]:
     cells: dict[tuple[int, float, int], list[float]] = defaultdict(list)
     for step in steps:
         cells[step.batch, step.units, step.prompt].append(step.ms)
     return [
-        Point(batch, units, prompt, statistics.median(ms), len(ms))
+        CostSample(batch, units, prompt, statistics.median(ms), len(ms))
         for (batch, units, prompt), ms in sorted(cells.items())
     ]
 
@@ -81,7 +81,7 @@ def _errors(
     return [abs(guess / actual - 1) for guess, actual in zip(guesses, ms, strict=True)]
 
 
-def fit_linear(stage: Stage, points: Sequence[Point]) -> Fit:
+def fit_linear(stage: Stage, points: Sequence[CostSample]) -> Fit:
     """base, per item of the batch, and per unit. Where no batch varied, the base says it all."""
     varied = len({point.batch for point in points}) > 1
     alone = stage in (Stage.ASR, Stage.TURN, Stage.TALKER)
@@ -95,7 +95,7 @@ def fit_linear(stage: Stage, points: Sequence[Point]) -> Fit:
     return Fit(entry, _errors(narrow, ms, weights))
 
 
-def fit_thinker(points: Sequence[Point]) -> Fit:
+def fit_thinker(points: Sequence[CostSample]) -> Fit:
     reading = [p for p in points if p.prompt]
     decoding = [p for p in points if not p.prompt]
     if not reading or not decoding:

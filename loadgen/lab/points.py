@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from loadgen.lab.report import figure
-from loadgen.lab.simulation import Look, hopeless, simulate
+from loadgen.lab.simulation import ProgressSample, hopeless, simulate
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
 
@@ -44,7 +44,7 @@ KEPT: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """`holds`: the service level of the knee, and nobody was refused. `judged` false: too few answers to tell; such a point
     does not hold."""
 
@@ -70,11 +70,11 @@ _stop: Event | None = None
 """Of a worker process."""
 
 
-def measure_point(spec: SimulationSpec, give_up: bool) -> Point:
+def measure_point(spec: SimulationSpec, give_up: bool) -> SweepPoint:
     """Run it here."""
     warm_up_ns, end_ns = int(spec.warm_up_s * NS_PER_S), int(spec.seconds * NS_PER_S)
 
-    def watch(look: Look) -> bool:
+    def watch(look: ProgressSample) -> bool:
         if _stop is not None and _stop.is_set():
             raise Stopped
         return give_up and hopeless(look.records, warm_up_ns, look.now_ns, end_ns)
@@ -83,7 +83,7 @@ def measure_point(spec: SimulationSpec, give_up: bool) -> Point:
     kept = {name: figure(report, path) for name, path in KEPT}
     held, given_up = figure(report, "slo.held"), kept["given_up_at_s"] is not None
     holds = bool(held) and not given_up and not kept["refused"]
-    return Point(spec.sessions, spec.seed, holds, kept, judged=held is not None or given_up)
+    return SweepPoint(spec.sessions, spec.seed, holds, kept, judged=held is not None or given_up)
 
 
 class Laboratory:
@@ -95,13 +95,13 @@ class Laboratory:
     def __init__(
         self,
         jobs: int = 1,
-        done: Callable[[SimulationSpec, Point], object] | None = None,
-        measure: Callable[[SimulationSpec, bool], Point] = measure_point,
+        done: Callable[[SimulationSpec, SweepPoint], object] | None = None,
+        measure: Callable[[SimulationSpec, bool], SweepPoint] = measure_point,
     ) -> None:
         self.jobs = jobs
         self._done = done
         self._measure = measure
-        self._known: dict[tuple[SimulationSpec, bool], Future[Point]] = {}
+        self._known: dict[tuple[SimulationSpec, bool], Future[SweepPoint]] = {}
         self._lock = Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._stop: Event | None = None
@@ -135,7 +135,7 @@ class Laboratory:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def point(self, spec: SimulationSpec, give_up: bool = True) -> Point:
+    def point(self, spec: SimulationSpec, give_up: bool = True) -> SweepPoint:
         """Waits until it is measured. A run that came to its end answers for both kinds of question."""
         with self._lock:
             known = self._ended(spec) or self._known.get((spec, give_up))
@@ -149,7 +149,7 @@ class Laboratory:
             self._done(spec, point)
         return point
 
-    def _ended(self, spec: SimulationSpec) -> Future[Point] | None:
+    def _ended(self, spec: SimulationSpec) -> Future[SweepPoint] | None:
         whole = self._known.get((spec, False))
         if whole is not None:
             return whole
@@ -158,13 +158,13 @@ class Laboratory:
             return None
         return other if other.result().figures["given_up_at_s"] is None else None
 
-    def _begin(self, spec: SimulationSpec, give_up: bool) -> Future[Point]:
-        future: Future[Point]
+    def _begin(self, spec: SimulationSpec, give_up: bool) -> Future[SweepPoint]:
+        future: Future[SweepPoint]
         future = Future() if self._pool is None else self._pool.submit(self._measure, spec, give_up)
         self._known[spec, give_up] = future
         return future
 
-    def points(self) -> list[tuple[SimulationSpec, Point]]:
+    def points(self) -> list[tuple[SimulationSpec, SweepPoint]]:
         """All that are measured; of two runs of the same spec the whole one."""
         with self._lock:
             known = dict(self._known)
@@ -183,7 +183,7 @@ def _enter_worker(stop: Event) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def hold_together(points: Iterable[Point]) -> bool:
+def hold_together(points: Iterable[SweepPoint]) -> bool:
     """The service level over the answers of all seeds at once: at most 10 % of them after 500 ms, 1 % after 2 s and 1 % of
     those heard with a gap; no run given up, nobody refused."""
     known = list(points)
@@ -201,7 +201,7 @@ def hold_together(points: Iterable[Point]) -> bool:
     )
 
 
-def pooled(points: Iterable[Point], name: str) -> tuple[float, float, float] | None:
+def pooled(points: Iterable[SweepPoint], name: str) -> tuple[float, float, float] | None:
     """Mean, least and most of a figure over seeds; None where a seed has none (a wait without end, or too few)."""
     values = [point.figures[name] for point in points]
     if not values or any(value is None for value in values):

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from loadgen.call_reception import CALL_ROWS, section
-from loadgen.drivers.load_run import Outcome
+from loadgen.drivers.load_run import LoadOutcome
 from loadgen.measure import LEAST_EVENTS, duration_s, measure, spread
 from loadgen.server_probe import Sample, StageTotals
-from loadgen.slo import Verdict
+from loadgen.slo import BarVerdict
 from loadgen.video_figures import VIDEO_ROWS, groups, video_section
 from session_server.simulation.spec import CameraUse
 from session_server.types.errors import ConfigError
@@ -98,7 +98,7 @@ SIMULATION_ROWS: tuple[tuple[str, str], ...] = (
 
 
 def build(
-    outcome: Outcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None,
+    outcome: LoadOutcome, *, users: int, planned: int, seed: int, workload: Mapping[str, Any], origin: str | None,
     camera: CameraUse | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The whole report of a run. `origin`: where the server's own figures come from, None: nowhere. `camera`: what some have."""
@@ -325,7 +325,7 @@ def print_comparison(
         console.print(f"the runs differ in: {', '.join(differing)}", markup=False)
 
 
-def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
+def print_verdicts(verdicts: Sequence[BarVerdict], console: Console) -> None:
     for verdict in verdicts:
         word = "held  " if verdict.held else "MISSED"
         console.print(f"{word} {verdict.bar} (is {shown(verdict.figure)})", markup=False)

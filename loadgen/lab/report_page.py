@@ -42,15 +42,15 @@ class Section:
 
 
 @dataclass(slots=True)
-class Page:
+class ReportPage:
     title: str
     sections: list[Section] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def page_of(reports: Named) -> Page:
+def page_of(reports: Named) -> ReportPage:
     """`reports`: names and reports of run, simulate, sweep and compare, in any mixture."""
-    page = Page("Load report")
+    page = ReportPage("Load report")
     runs = [(name, one) for name, one in reports if "kind" not in one]
     sweeps = [(name, one) for name, one in reports if one.get("kind") == "sweep"]
     if runs:
@@ -69,7 +69,7 @@ def page_of(reports: Named) -> Page:
     return page
 
 
-def _can_draw(page: Page) -> bool:
+def _can_draw(page: ReportPage) -> bool:
     if not plots.available() and plots.MISSING not in page.notes:
         page.notes.append(plots.MISSING)
     return plots.available()
@@ -96,7 +96,7 @@ def _figures(runs: Named) -> Section:
     return Section("Figures", text, titles, rows)
 
 
-def _run_plots(page: Page, runs: Named) -> list[Section]:
+def _run_plots(page: ReportPage, runs: Named) -> list[Section]:
     if not _can_draw(page):
         return []
     sections = []
@@ -136,7 +136,7 @@ _CURVES = "Band: least to most of the seeds. Hollow: given up early. Dashed: ses
 _STAGES = "Share of the time that a stage was in a step, and jobs advanced by a step."
 
 
-def _sweeps_together(page: Page, sweeps: Named) -> list[Section]:
+def _sweeps_together(page: ReportPage, sweeps: Named) -> list[Section]:
     """Knees of several sweeps beside each other, and the curves of each profile and workload."""
     sections: list[Section] = []
     found = joined(sweeps)
@@ -162,7 +162,7 @@ def _sweeps_together(page: Page, sweeps: Named) -> list[Section]:
     return sections
 
 
-def _comparison(page: Page, name: str, one: Report) -> list[Section]:
+def _comparison(page: ReportPage, name: str, one: Report) -> list[Section]:
     sections = [
         Section(f"{name}: {title}", comparison_notes(one), titles, rows)
         for title, titles, rows in comparison_tables(one)
@@ -198,7 +198,7 @@ img { max-width: 100% } pre { overflow-x: auto; background: #f6f6f6; padding: .7
 """
 
 
-def html(page: Page) -> str:
+def html(page: ReportPage) -> str:
     """One file with everything in it."""
     parts = [f"<h1>{escaping.escape(page.title)}</h1>"]
     parts += [f"<p>{escaping.escape(note)}</p>" for note in page.notes]
@@ -232,7 +232,7 @@ def _html_table(titles: Sequence[str], rows: Rows) -> str:
     return f"<table><tr>{head}</tr>\n" + "\n".join(lines) + "</table>"
 
 
-def write_markdown(page: Page, path: Path) -> list[Path]:
+def write_markdown(page: ReportPage, path: Path) -> list[Path]:
     """Writes the page and, beside it, its pictures as `NAME-1.png` and so on; says which."""
     parts = [f"# {page.title}\n", *(f"{note}\n" for note in page.notes)]
     pictures: list[Path] = []

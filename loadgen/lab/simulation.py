@@ -38,7 +38,7 @@ _WORST_GAP = OUTPUT_RATE // 10
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProgressSample:
     """`replica`: which one runs; `now_ns`: its simulated time; `records`: of its users, to be read only."""
 
     replica: int
@@ -46,7 +46,7 @@ class Look:
     records: Sequence[UserRecord]
 
 
-Watch = Callable[[Look], bool]
+Watch = Callable[[ProgressSample], bool]
 
 
 def hopeless(records: Sequence[UserRecord], warm_up_ns: int, now_ns: int, end_ns: int) -> bool:
@@ -103,7 +103,7 @@ def simulate(
 
 
 def _looking(watch: Watch, number: int, users: SimulatedUsers) -> Callable[[int], bool]:
-    return lambda now_ns: watch(Look(number, now_ns, users.records()))
+    return lambda now_ns: watch(ProgressSample(number, now_ns, users.records()))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from loadgen.lab.points import KEPT, Laboratory, Point, hold_together, pooled
+from loadgen.lab.points import KEPT, Laboratory, SweepPoint, hold_together, pooled
 from session_server.simulation.spec import SimulationSpec
 
 Holds = Callable[[int], bool]
@@ -119,7 +119,7 @@ class Sweep:
     limited: bool
     by_seed: dict[int, int]
     pooled: int | None
-    points: list[Point]
+    points: list[SweepPoint]
 
 
 def sweep(
@@ -202,14 +202,14 @@ class _Search:
 
         return self._search(hold, max(guess, 1), self._near(guess)).sessions
 
-    def ended(self, sessions: int) -> list[Point]:
+    def ended(self, sessions: int) -> list[SweepPoint]:
         """Every seed, run to its end."""
         specs = [replace(self._spec, sessions=sessions, seed=seed) for seed in self._seeds]
         laboratory = self._laboratory
         return laboratory.each([partial(laboratory.point, one, give_up=False) for one in specs])
 
 
-def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[Point]:
+def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[SweepPoint]:
     """What was measured of a candidate, at any number of sessions and with any seed."""
     ours = [
         point
@@ -219,7 +219,7 @@ def points_of(laboratory: Laboratory, spec: SimulationSpec) -> list[Point]:
     return sorted(ours, key=lambda point: (point.sessions, point.seed))
 
 
-def summary(points: Sequence[Point]) -> dict[str, Any]:
+def summary(points: Sequence[SweepPoint]) -> dict[str, Any]:
     """Points of several seeds at one number of sessions: mean, least and most of each figure."""
     out: dict[str, Any] = {"sessions": points[0].sessions, "seeds": len(points)}
     for name, _ in KEPT:
@@ -233,8 +233,8 @@ def summary(points: Sequence[Point]) -> dict[str, Any]:
     return out
 
 
-def by_sessions(points: Sequence[Point]) -> dict[int, list[Point]]:
-    grouped: dict[int, list[Point]] = {}
+def by_sessions(points: Sequence[SweepPoint]) -> dict[int, list[SweepPoint]]:
+    grouped: dict[int, list[SweepPoint]] = {}
     for point in points:
         grouped.setdefault(point.sessions, []).append(point)
     return dict(sorted(grouped.items()))
@@ -267,7 +267,7 @@ def interrupted(
     }
 
 
-def curves(points: Sequence[Point]) -> dict[str, Any]:
+def curves(points: Sequence[SweepPoint]) -> dict[str, Any]:
     return {
         "by_sessions": [summary(group) for group in by_sessions(points).values()],
         "points": [point.plain() for point in points],

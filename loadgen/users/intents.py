@@ -16,7 +16,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Utterance:
+class ScriptedUtterance:
     """Something to say. `onset_ns`, `end_ns`: first voiced instant and the end of the last, from the instant at which it
     is begun. `clip`: what a driver with a microphone plays; the user does not look at it. `answer_ns`: how long the
     answer will last, where that is known."""
@@ -32,7 +32,7 @@ class Utterance:
 class Say:
     """Begin at `at`, the instant of the call that wants it."""
 
-    utterance: Utterance
+    utterance: ScriptedUtterance
     at: int
 
 

@@ -31,7 +31,7 @@ from session_server.types.audio import OUTPUT_RATE, samples_to_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientTiming:
     """What the user listens with. `origin_ns`: an instant of the sound card's grid. `preroll_ns`: what it gathers before
     it plays. `ack_interval_ns` 0: a stock client, which drops and truncates instead."""
 
@@ -74,7 +74,9 @@ class Answer:
 class Listener:
     """Takes the events that concern output; returns what the client says in return."""
 
-    def __init__(self, user: int, record: UserRecord, ids: ResponseIds, client: Client) -> None:
+    def __init__(
+        self, user: int, record: UserRecord, ids: ResponseIds, client: ClientTiming
+    ) -> None:
         self.answers: dict[str, Answer] = {}
         self._running: set[str] = set()
         self._parts: dict[str, Part] = {}

@@ -20,8 +20,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from loadgen.users.intents import Kind, Utterance
-from session_server.simulation.spec import Span, Workload, draw
+from loadgen.users.intents import Kind, ScriptedUtterance
+from session_server.simulation.spec import Distribution, Workload, draw
 from session_server.simulation.trace import TraceSession, TraceTurn
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
@@ -68,7 +68,7 @@ class Script(Protocol):
         """From the session's opening to the first word."""
         ...
 
-    def utterance(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+    def utterance(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance | None:
         """The next of this kind; None: there is nothing of that kind to say."""
         ...
 
@@ -89,10 +89,10 @@ _LONGER = 2
 """Nods are drawn for an answer that takes so many times as long as it should."""
 
 
-class Lines(Protocol):
+class ClipSource(Protocol):
     """What this user says, in its own order."""
 
-    def next(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+    def next(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance | None:
         """None: nothing of that kind. `length_ns`: how long it should be, for who can choose."""
         ...
 
@@ -103,7 +103,7 @@ class DrawnScript:
     __slots__ = ("_apart", "_lines", "_rng", "_workload", "call_ns", "limit_ns", "turns")
 
     def __init__(
-        self, workload: Workload, lines: Lines, rng: random.Random, turns: int = 0
+        self, workload: Workload, lines: ClipSource, rng: random.Random, turns: int = 0
     ) -> None:
         self.turns = turns
         self.limit_ns = int(workload.wait_limit_s * NS_PER_S)
@@ -112,12 +112,14 @@ class DrawnScript:
         self._lines = lines
         self._rng = rng
         rate, apart = workload.backchannel_per_s, workload.backchannel_apart_s
-        self._apart = Span(1 / rate, 0.0, apart.low, apart.high, "exponential") if rate else None
+        self._apart = (
+            Distribution(1 / rate, 0.0, apart.low, apart.high, "exponential") if rate else None
+        )
 
     def opening_ns(self) -> int:
         return self._draw(self._workload.opening_s)
 
-    def utterance(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+    def utterance(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance | None:
         return self._lines.next(kind, length_ns)
 
     def wishes(self, answer_ns: int) -> Wishes:
@@ -161,7 +163,7 @@ class DrawnScript:
             at += max(NS_PER_MS, self._draw(self._apart))
         return tuple(nods)
 
-    def _draw(self, span: Span) -> int:
+    def _draw(self, span: Distribution) -> int:
         return int(draw(span, self._rng) * NS_PER_S)
 
 
@@ -176,8 +178,8 @@ class TracedScript:
     def __init__(
         self,
         session: TraceSession,
-        spell: Callable[[TraceTurn], Utterance],
-        nod: Callable[[int], Utterance],
+        spell: Callable[[TraceTurn], ScriptedUtterance],
+        nod: Callable[[int], ScriptedUtterance],
         limit_ns: int = PATIENCE_NS,
     ) -> None:
         self.turns = len(session.turns)
@@ -191,7 +193,7 @@ class TracedScript:
     def opening_ns(self) -> int:
         return _ns(self._turns[0].rest_s)
 
-    def utterance(self, kind: Kind, length_ns: int | None = None) -> Utterance | None:
+    def utterance(self, kind: Kind, length_ns: int | None = None) -> ScriptedUtterance | None:
         if kind in (Kind.QUESTION, Kind.INTERRUPTION):
             self._at += 1
             return self._spell(self._turns[self._at])

@@ -20,8 +20,8 @@ from typing import Any
 
 from loadgen.records import ResponseIds, Turn, UserRecord
 from loadgen.users import events
-from loadgen.users.intents import Drop, HangUp, Intent, Kind, Say, Utterance
-from loadgen.users.listener import Answer, Client, Listener
+from loadgen.users.intents import Drop, HangUp, Intent, Kind, Say, ScriptedUtterance
+from loadgen.users.listener import Answer, ClientTiming, Listener
 from loadgen.users.notes import Notes
 from loadgen.users.player import QUANTUM_NS
 from loadgen.users.script import (
@@ -50,7 +50,7 @@ class VirtualUser:
     )  # fmt: skip
 
     def __init__(
-        self, index: int, script: Script, client: Client, ids: ResponseIds, now: int
+        self, index: int, script: Script, client: ClientTiming, ids: ResponseIds, now: int
     ) -> None:
         self.record = UserRecord()
         self.state = State.CONNECTING
@@ -323,7 +323,7 @@ class VirtualUser:
         onset, interrupting = now + utterance.onset_ns, kind is Kind.INTERRUPTION
         return self._notes.asked(utterance.text, onset, self._voice_ends, interrupting)
 
-    def _say(self, kind: Kind, now: int, length_ns: int | None = None) -> Utterance | None:
+    def _say(self, kind: Kind, now: int, length_ns: int | None = None) -> ScriptedUtterance | None:
         utterance = self._script.utterance(kind, length_ns)
         if utterance is not None:
             self._voice_ends = now + utterance.end_ns

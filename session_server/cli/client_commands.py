@@ -15,7 +15,7 @@ from session_server.cli.console import console, print_json, table, tell
 from session_server.cli.settings import patient, settings
 from session_server.client import offline as offline_turn, talk as talking
 from session_server.client.check import check as look_at_everything
-from session_server.client.look import Look, looks
+from session_server.client.look import PictureReport, looks
 from session_server.client.models import model_store, require_models
 from session_server.client.offline import require_writable
 from session_server.client.sound import write_wav
@@ -103,13 +103,13 @@ def look(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _line(one: Look) -> str:
+def _line(one: PictureReport) -> str:
     if one.evidence is None:
         return f"cannot be looked at: {one.error}"
     return described(one.evidence)
 
 
-def _entry(one: Look) -> dict[str, object]:
+def _entry(one: PictureReport) -> dict[str, object]:
     entry: dict[str, object] = {
         "file": str(one.path),
         "cpu_ms": round(one.cpu_ms, 1),

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from session_server.client.models import Phase
+from session_server.client.models import FetchPhase
 
 _NOT_A_TERMINAL = 10_000
 """Columns where nobody looks at a screen: a file or a pipe gets whole lines."""
@@ -83,13 +83,13 @@ class FetchBars:
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
 
-    def __call__(self, name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None:
+    def __call__(self, name: str, done_bytes: int, total_bytes: int, phase: FetchPhase) -> None:
         bar = self._bars.get(name)
         if bar is None:
             bar = self._bars[name] = self._progress.add_task(
                 name, total=None, phase="", sized=False
             )
-        ready = phase is Phase.READY
+        ready = phase is FetchPhase.READY
         sized = total_bytes > 0 and not (ready and done_bytes == 0)
         self._progress.update(
             bar,

@@ -20,7 +20,7 @@ from session_server.client.dialogue import (
     session_settings,
     words_of_question,
 )
-from session_server.client.realtime_client import Client, ClientError, connected, microphone
+from session_server.client.realtime_client import ClientError, RealtimeClient, connected, microphone
 from session_server.client.sound import Synthesiser, onset_samples, write_wav
 from session_server.http.server import Server
 from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, samples_to_ms, samples_to_ns
@@ -81,7 +81,7 @@ async def demonstrate(
 
 
 async def _question(
-    server: Server, client: Client, pcm: bytes, tell: Callable[[str, str], None]
+    server: Server, client: RealtimeClient, pcm: bytes, tell: Callable[[str, str], None]
 ) -> tuple[Exchange, list[Leg]]:
     tell("note", f'saying "{QUESTION}"')
     start = client.count
@@ -102,7 +102,7 @@ async def _question(
 
 
 async def _interruption(
-    client: Client, wish: bytes, barge_in: bytes, tell: Callable[[str, str], None]
+    client: RealtimeClient, wish: bytes, barge_in: bytes, tell: Callable[[str, str], None]
 ) -> Interrupted:
     tell("note", f'saying "{LONG_WISH}"')
     exchange = await ask(client, wish)
@@ -127,7 +127,7 @@ async def _interruption(
     return Interrupted(said, kept, status, heard_ms, (cleared.at - onset_at) / NS_PER_MS)
 
 
-async def _played(client: Client, response_id: str) -> None:
+async def _played(client: RealtimeClient, response_id: str) -> None:
     """Until the listener has heard the answer to its end."""
     await client.wait(
         "output_audio_buffer.stopped", 0, lambda e: e["response_id"] == response_id, 60

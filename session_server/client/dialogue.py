@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from session_server.client.realtime_client import Arrived, Client, ClientError, Event
-from session_server.client.sound import Part
+from session_server.client.realtime_client import Arrived, ClientError, Event, RealtimeClient
+from session_server.client.sound import PlayedPart
 from session_server.types.audio import NS_PER_MS, OUTPUT_RATE
 
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
@@ -42,7 +42,7 @@ class Exchange:
     reply: str = ""
     status: str = ""
     failure: str = ""
-    part: Part | None = None
+    part: PlayedPart | None = None
     number: int = 0
 
     @property
@@ -80,7 +80,7 @@ def session_settings(instructions: str | None, turn_detection: str | None) -> di
     return settings
 
 
-async def ask(client: Client, pcm: bytes, *, within_s: float = 30.0) -> Exchange:
+async def ask(client: RealtimeClient, pcm: bytes, *, within_s: float = 30.0) -> Exchange:
     """Say `pcm` and wait for the first audio of the answer. Where a pause in it was taken for its end, the answer to the
     part before was cut by the rest: the newest answer counts."""
     start = client.count
@@ -91,7 +91,7 @@ async def ask(client: Client, pcm: bytes, *, within_s: float = 30.0) -> Exchange
 
 
 async def _first_audio(
-    client: Client, created: Arrived, spoken_at: int, within_s: float
+    client: RealtimeClient, created: Arrived, spoken_at: int, within_s: float
 ) -> Exchange:
     """Of the answer that began with `created`, or of a newer one that took its place."""
     while True:
@@ -122,7 +122,7 @@ async def _first_audio(
 
 
 async def hear_to_the_end(
-    client: Client, exchange: Exchange, *, within_s: float = 120.0
+    client: RealtimeClient, exchange: Exchange, *, within_s: float = 120.0
 ) -> Exchange:
     """Wait until the answer was played, or cut with none that followed; a newer one takes its place."""
     while True:
@@ -141,7 +141,7 @@ async def hear_to_the_end(
         exchange = await _first_audio(client, newer, exchange.spoken_at, within_s)
 
 
-async def _another(client: Client, start: int) -> Arrived | None:
+async def _another(client: RealtimeClient, start: int) -> Arrived | None:
     """The next answer, if there is one."""
     try:
         return await client.wait(CREATED, start, within_s=_ANOTHER_S)
@@ -162,7 +162,7 @@ def _why(done: Event) -> str:
     return str(reason or response["status"])
 
 
-async def hear_out(client: Client, exchange: Exchange, *, within_s: float = 120.0) -> None:
+async def hear_out(client: RealtimeClient, exchange: Exchange, *, within_s: float = 120.0) -> None:
     """Wait until the answer is complete and its words are known (not until it was played)."""
     done = await client.wait(
         "response.done", 0, lambda e: e["response"]["id"] == exchange.response_id, within_s
@@ -178,12 +178,12 @@ async def hear_out(client: Client, exchange: Exchange, *, within_s: float = 120.
     exchange.part = client.parts.get(exchange.response_id)
 
 
-async def words_of_question(client: Client, start: int, *, within_s: float = 10.0) -> str:
+async def words_of_question(client: RealtimeClient, start: int, *, within_s: float = 10.0) -> str:
     """The transcript of the user's turn that began after event `start`."""
     return str((await client.wait(TRANSCRIBED, start, within_s=within_s)).event["transcript"])
 
 
-async def retrieved_text(client: Client, item_id: str) -> tuple[str, str]:
+async def retrieved_text(client: RealtimeClient, item_id: str) -> tuple[str, str]:
     """Words and status of an item as the server holds it."""
     start = client.count
     await client.send({"type": "conversation.item.retrieve", "item_id": item_id})

@@ -23,7 +23,7 @@ _ENGINE = "cpu.picture_detector"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PictureReport:
     """What is in one picture, or why it could not be looked at; `step_ms`: processor time of this process, step by step."""
 
     path: Path
@@ -36,7 +36,9 @@ class Look:
         return sum(self.step_ms)
 
 
-def looks(store: ModelStore, pictures: Sequence[Path], *, read: bool = True) -> Iterator[Look]:
+def looks(
+    store: ModelStore, pictures: Sequence[Path], *, read: bool = True
+) -> Iterator[PictureReport]:
     """One for each picture, in their order. Raises ModelsMissing, or ConfigError where the packages of vision are not installed."""
     missing = store.missing_for_vision()
     if missing:
@@ -57,11 +59,11 @@ def looks(store: ModelStore, pictures: Sequence[Path], *, read: bool = True) -> 
         engine.close()
 
 
-def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> Look:
+def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> PictureReport:
     try:
         engine.start(key, PictureJob(path.read_bytes(), read))
     except OSError as error:
-        return Look(path, None, error.strerror or str(error))
+        return PictureReport(path, None, error.strerror or str(error))
     step_ms: list[float] = []
     finished = False
     while not finished:
@@ -71,9 +73,9 @@ def _looked_at(engine: SteppedEngine, path: Path, key: JobKey, read: bool) -> Lo
         finished = result.finished or result.error is not None
     engine.release(key)
     if result.error is not None:
-        return Look(path, None, result.error, tuple(step_ms))
+        return PictureReport(path, None, result.error, tuple(step_ms))
     if isinstance(result.output, UnseenPicture):
-        return Look(path, None, result.output.reason, tuple(step_ms))
+        return PictureReport(path, None, result.output.reason, tuple(step_ms))
     if not isinstance(result.output, VisualEvidence):
         raise EngineFault(f"{_ENGINE} gave no evidence")
-    return Look(path, result.output, None, tuple(step_ms))
+    return PictureReport(path, result.output, None, tuple(step_ms))

@@ -6,13 +6,20 @@ from engines.base import Stage
 from engines.model_store.fetch import fetch
 from engines.model_store.package_registry import NpmRegistry
 from engines.model_store.recipes import VISION_PACKAGES, VISION_RECIPES
-from engines.model_store.store import ModelEntry, ModelStore, Phase, Progress, silent
+from engines.model_store.store import FetchPhase, ModelEntry, ModelStore, Progress, silent
 from session_server.config import Config
 from session_server.http.session_factory import model_store
 from session_server.types.errors import ModelsMissing
 
 __all__ = [
-    "ModelEntry", "Phase", "Progress", "fetch_command", "fetch_models", "looks_at_pictures", "missing_models", "model_store",
+    "FetchPhase",
+    "ModelEntry",
+    "Progress",
+    "fetch_command",
+    "fetch_models",
+    "looks_at_pictures",
+    "missing_models",
+    "model_store",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from session_server.client.dialogue import (
     session_settings,
     words_of_question,
 )
-from session_server.client.realtime_client import Client, ClientError, append, connected
+from session_server.client.realtime_client import ClientError, RealtimeClient, append, connected
 from session_server.client.sound import read_sound, write_wav
 from session_server.config import Config
 from session_server.http.server import serving
@@ -82,7 +82,7 @@ async def converse_once(
 
 
 async def manual_turn(
-    client: Client, pcm: bytes, words: bool = True
+    client: RealtimeClient, pcm: bytes, words: bool = True
 ) -> tuple[OfflineResult, bytes]:
     """Append, commit, ask for a response, and hear it out. `words`: a transcript comes of what was said."""
     start = client.count
@@ -116,7 +116,7 @@ async def manual_turn(
     )
 
 
-async def _hear_at_once(client: Client, response_id: str) -> None:
+async def _hear_at_once(client: RealtimeClient, response_id: str) -> None:
     """Acknowledge every piece as played soon after it arrives, until the response is done."""
     silent_since = client.clock.now()
     while client.find("response.done", 0, lambda e: e["response"]["id"] == response_id) is None:

@@ -22,7 +22,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from session_server.client.sound import Part, Speaker
+from session_server.client.sound import PlayedPart, Speaker
 from session_server.http.tls import client_tls
 from session_server.process.clock import Clock, MonotonicClock
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
@@ -54,12 +54,12 @@ class Arrived:
         return str(self.event.get("type", ""))
 
 
-class Client:
+class RealtimeClient:
     """One live connection. Make it with `connected`."""
 
     def __init__(self, socket: ClientConnection, clock: Clock) -> None:
         self.speaker = Speaker()
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, PlayedPart] = {}
         """The newest spoken part of each of the last responses."""
         self.clock = clock
         self.on_event: Callable[[Arrived], None] | None = None
@@ -303,7 +303,7 @@ async def connected(
     key: str | None = None,
     clock: Clock | None = None,
     tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[RealtimeClient]:
     """Connect to what `websocket_url` makes of `url`, read, and wait for `session.created`. `tls` None: `client_tls()`.
     Raises ClientError when there is no such server."""
     url = websocket_url(url)
@@ -327,7 +327,7 @@ async def connected(
         raise ClientError(f"cannot connect to {url}: {_refused(refusal)}") from None
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise ClientError(f"cannot connect to {url}: {error}") from None
-    client = Client(socket, clock or MonotonicClock())
+    client = RealtimeClient(socket, clock or MonotonicClock())
     reader = asyncio.create_task(client.read())
     try:
         await client.wait("session.created", within_s=10)
@@ -340,7 +340,7 @@ async def connected(
 
 
 @asynccontextmanager
-async def microphone(client: Client, *, play: bool = True) -> AsyncIterator[None]:
+async def microphone(client: RealtimeClient, *, play: bool = True) -> AsyncIterator[None]:
     """Run the microphone while the block lasts."""
     task = asyncio.create_task(client.run_microphone(play=play))
     try:

@@ -27,7 +27,7 @@ ACK_EVERY_NS = 100 * NS_PER_MS
 
 
 @dataclass(slots=True)
-class Part:
+class PlayedPart:
     """One content part of a response: `complete` once no more audio comes, `cut` once it was silenced."""
 
     response_id: str
@@ -56,22 +56,22 @@ class Speaker:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parts: deque[Part] = deque()
+        self._parts: deque[PlayedPart] = deque()
         self._muted = False
         self._acked: tuple[str, int] = ("", -1)
         self._ack_due = 0
 
     @property
-    def playing(self) -> Part | None:
+    def playing(self) -> PlayedPart | None:
         """The part that is being played, or waits for more audio."""
         return self._parts[0] if self._parts else None
 
-    def push(self, response_id: str, item_id: str, content_index: int, pcm: bytes) -> Part:
+    def push(self, response_id: str, item_id: str, content_index: int, pcm: bytes) -> PlayedPart:
         """More audio of a part; returns it."""
         with self._lock:
             part = self._find(response_id, item_id, content_index)
             if part is None:
-                part = Part(response_id, item_id, content_index)
+                part = PlayedPart(response_id, item_id, content_index)
                 self._parts.append(part)
             if not part.cut:
                 part.pcm += pcm
@@ -128,7 +128,7 @@ class Speaker:
                     due.append(_ack(part, final=False))
         return due
 
-    def _find(self, response_id: str, item_id: str, content_index: int) -> Part | None:
+    def _find(self, response_id: str, item_id: str, content_index: int) -> PlayedPart | None:
         wanted = (response_id, item_id, content_index)
         for part in self._parts:
             if (part.response_id, part.item_id, part.content_index) == wanted:
@@ -136,7 +136,7 @@ class Speaker:
         return None
 
 
-def _ack(part: Part, *, final: bool) -> dict[str, object]:
+def _ack(part: PlayedPart, *, final: bool) -> dict[str, object]:
     buffered = 0 if part.cut else part.received - part.played
     return {
         "type": "playback.ack",

@@ -21,7 +21,13 @@ from session_server.client.dialogue import (
     hear_to_the_end,
     session_settings,
 )
-from session_server.client.realtime_client import FRAME_MS, Arrived, Client, connected, microphone
+from session_server.client.realtime_client import (
+    FRAME_MS,
+    Arrived,
+    RealtimeClient,
+    connected,
+    microphone,
+)
 from session_server.client.sound import read_sound
 from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import ConfigError
@@ -92,7 +98,7 @@ def _sound_device() -> Any:  # noqa: ANN401
 
 
 @asynccontextmanager
-async def _devices(sounddevice: Any, client: Client) -> AsyncIterator[None]:  # noqa: ANN401
+async def _devices(sounddevice: Any, client: RealtimeClient) -> AsyncIterator[None]:  # noqa: ANN401
     """The default devices. Their callbacks run on a sound thread: input is handed to the loop, output is pulled
     from the speaker, which locks."""
     loop = asyncio.get_running_loop()

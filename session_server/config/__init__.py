@@ -5,7 +5,14 @@
 
 from __future__ import annotations
 
-from session_server.config.sources import ENV_PREFIX, LoadedConfig, Setting, load, misspelt, shipped
+from session_server.config.sources import (
+    ENV_PREFIX,
+    EffectiveSetting,
+    LoadedConfig,
+    load,
+    misspelt,
+    shipped,
+)
 from session_server.config.tree import (
     AuthConfig,
     Config,
@@ -15,7 +22,7 @@ from session_server.config.tree import (
     ModelsConfig,
     ObservabilityConfig,
     ServerConfig,
-    SessionConfig,
+    SessionDefaults,
     VadConfig,
     VideoConfig,
     WebRtcConfig,
@@ -27,13 +34,13 @@ __all__ = [
     "Config",
     "DrainConfig",
     "EchoGuardConfig",
+    "EffectiveSetting",
     "LimitsConfig",
     "LoadedConfig",
     "ModelsConfig",
     "ObservabilityConfig",
     "ServerConfig",
-    "SessionConfig",
-    "Setting",
+    "SessionDefaults",
     "VadConfig",
     "VideoConfig",
     "WebRtcConfig",

@@ -37,7 +37,7 @@ _USER_IN_ADDRESS = re.compile(r"://[^/\s]*@|[?&](api_?)?(key|token)=", re.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EffectiveSetting:
     """One effective value, as `check` prints it; secrets are masked."""
 
     key: str
@@ -53,12 +53,12 @@ class LoadedConfig:
     sources: Mapping[str, str]
     file: str
 
-    def settings(self) -> list[Setting]:
+    def settings(self) -> list[EffectiveSetting]:
         """Every leaf with its source, in the order of definition."""
         flat = {f.name: getattr(self.config, f.name) for f in dataclasses.fields(self.config)}
         flat["graph"] = _graph_tree(self.config.graph)
         return [
-            Setting(key, _mask(key, value), _source(self.sources, key) or "default")
+            EffectiveSetting(key, _mask(key, value), _source(self.sources, key) or "default")
             for key, value in leaves(flat)
         ]
 

@@ -93,7 +93,7 @@ class DrainConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionConfig:
+class SessionDefaults:
     """What a session is like until its client says otherwise."""
 
     instructions: str = "You are a helpful voice assistant. Answer briefly, in plain words."
@@ -154,7 +154,7 @@ class Config:
     auth: AuthConfig = field(default_factory=AuthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     drain: DrainConfig = field(default_factory=DrainConfig)
-    session: SessionConfig = field(default_factory=SessionConfig)
+    session: SessionDefaults = field(default_factory=SessionDefaults)
     core: CoreParams = field(default_factory=CoreParams)
     vad: VadConfig = field(default_factory=VadConfig)
     echo_guard: EchoGuardConfig = field(default_factory=EchoGuardConfig)

@@ -34,14 +34,14 @@ from session_server.core.turn_taking import TurnEvent, TurnState, TurnTaking
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
 
 
-class Verdict(enum.Enum):
+class OverlapVerdict(enum.Enum):
     WAIT = "wait"
     DUCK = "duck"
     COMMIT = "commit"
     DISMISS = "dismiss"
 
 
-class Words(enum.Enum):
+class WordEvidence(enum.Enum):
     """What recognition made of the speech so far."""
 
     UNKNOWN = "unknown"
@@ -58,40 +58,44 @@ class Overlap:
     silence_ms: int
     ducked: bool
     may_duck: bool
-    words: Words
+    words: WordEvidence
     awaiting: bool
 
 
-def judge_overlap(overlap: Overlap, detection: TurnDetection, params: CoreParams) -> Verdict:
+def judge_overlap(overlap: Overlap, detection: TurnDetection, params: CoreParams) -> OverlapVerdict:
     """What to do now about speech that may interrupt."""
     if detection.mode is TurnMode.SERVER_VAD:
         if overlap.voiced_ms >= params.server_vad_commit_ms:
-            return Verdict.COMMIT
-        return Verdict.DISMISS if overlap.silence_ms >= params.dismiss_silence_ms else Verdict.WAIT
-    if overlap.words is Words.SPOKEN or overlap.voiced_ms >= params.commit_ms:
-        return Verdict.COMMIT
+            return OverlapVerdict.COMMIT
+        return (
+            OverlapVerdict.DISMISS
+            if overlap.silence_ms >= params.dismiss_silence_ms
+            else OverlapVerdict.WAIT
+        )
+    if overlap.words is WordEvidence.SPOKEN or overlap.voiced_ms >= params.commit_ms:
+        return OverlapVerdict.COMMIT
     if overlap.silence_ms >= params.words_wait_ms:
-        return Verdict.DISMISS
+        return OverlapVerdict.DISMISS
     if overlap.silence_ms >= params.dismiss_silence_ms and not overlap.awaiting:
-        return Verdict.DISMISS
+        return OverlapVerdict.DISMISS
     if not overlap.ducked and overlap.may_duck and overlap.voiced_ms >= params.duck_ms:
-        return Verdict.DUCK
-    return Verdict.WAIT
+        return OverlapVerdict.DUCK
+    return OverlapVerdict.WAIT
 
 
-def classify_words(text: str, backchannels: frozenset[str]) -> Words:
+def classify_words(text: str, backchannels: frozenset[str]) -> WordEvidence:
     """NONE for no words, BACKCHANNEL when every word is one, SPOKEN otherwise.
 
     "mm-hmm" counts when the joined form is listed, or all of its parts are.
     """
     words = [word for word in (_letters(word) for word in text.lower().split()) if word]
     if not any(word.replace("-", "") for word in words):
-        return Words.NONE
+        return WordEvidence.NONE
     for word in words:
         parts = [part for part in word.split("-") if part]
         if "".join(parts) not in backchannels and not all(p in backchannels for p in parts):
-            return Words.SPOKEN
-    return Words.BACKCHANNEL
+            return WordEvidence.SPOKEN
+    return WordEvidence.BACKCHANNEL
 
 
 def _letters(word: str) -> str:
@@ -114,7 +118,7 @@ class Utterance:
     judged: float | None = None
     probe: Work | None = None
     probed_to: int = 0
-    words: Words = Words.UNKNOWN
+    words: WordEvidence = WordEvidence.UNKNOWN
 
 
 PROBE_SILENCE_MS = 96
@@ -145,7 +149,7 @@ class Overlaps:
             return False
         return self._context.now - first < self._context.params.warm_up_ms * NS_PER_MS
 
-    def decide(self, utterance: Utterance, end: int) -> Verdict:
+    def decide(self, utterance: Utterance, end: int) -> OverlapVerdict:
         """The verdict on undecided speech; a duck is carried out here."""
         context = self._context
         silence = end - utterance.voiced_end
@@ -162,7 +166,7 @@ class Overlaps:
             awaiting=probe is not None and probe.end >= utterance.voiced_end,
         )
         verdict = judge_overlap(overlap, context.settings.turn_detection, context.params)
-        if verdict is Verdict.DUCK:
+        if verdict is OverlapVerdict.DUCK:
             self._turn.apply(TurnEvent.ANSWER_DUCKED)
             self._responses.sending.duck(self._responses.epoch, self._responses.active)
             self._ask_words(utterance, end, silence)
@@ -199,7 +203,7 @@ class Overlaps:
         """The words so far have come; a later probe without words takes none back."""
         utterance.probe = None
         found = classify_words(text, self._context.params.backchannel_words)
-        if found is not Words.NONE or utterance.words is Words.UNKNOWN:
+        if found is not WordEvidence.NONE or utterance.words is WordEvidence.UNKNOWN:
             utterance.words = found
 
     def cancel_probe(self, utterance: Utterance) -> None:
@@ -219,7 +223,7 @@ class Overlaps:
 
     def count_dismissal(self, utterance: Utterance) -> None:
         ducked = self._turn.state is TurnState.DUCKED
-        noise = ducked and utterance.words is not Words.BACKCHANNEL
+        noise = ducked and utterance.words is not WordEvidence.BACKCHANNEL
         self._context.count("interruptions", "false_resumed" if noise else "backchannel")
 
     def dismiss(self) -> None:

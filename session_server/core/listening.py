@@ -21,7 +21,7 @@ from session_server.core.context import Context, Timer
 from session_server.core.early_prefill import ReadingAlong
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.core.host_requests import Work, Works
-from session_server.core.interruption import Overlaps, Utterance, Verdict
+from session_server.core.interruption import Overlaps, OverlapVerdict, Utterance
 from session_server.core.responses import Responses
 from session_server.core.settings import TurnMode
 from session_server.core.turn_taking import (
@@ -176,15 +176,15 @@ class Listening:
 
     def _decide_overlap(self, utterance: Utterance, end: int) -> None:
         match self._overlaps.decide(utterance, end):
-            case Verdict.COMMIT:
+            case OverlapVerdict.COMMIT:
                 self._overlaps.stop_answer(utterance)
                 self._turn.apply(TurnEvent.BARGED_IN)
                 self._become_turn(utterance, end)
-            case Verdict.DISMISS:
+            case OverlapVerdict.DISMISS:
                 self._overlaps.count_dismissal(utterance)
                 self._forget(utterance)
                 self._overlaps.dismiss()
-            case Verdict.WAIT | Verdict.DUCK:
+            case OverlapVerdict.WAIT | OverlapVerdict.DUCK:
                 pass
 
     def probe_answered(self, work: Work, text: str) -> None:

@@ -25,7 +25,7 @@ from session_server.core.settings import (
 )
 
 
-class Phase(enum.Enum):
+class ResponsePhase(enum.Enum):
     DRAFT = "draft"
     WAITING = "waiting"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class Phase(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResponsePlan:
     """The session's settings with the overrides of one response: what is to be generated."""
 
     out_of_band: bool
@@ -54,10 +54,10 @@ def plan(
     settings: SessionSettings,
     overrides: ResponseOverrides,
     input_items: tuple[Item, ...] | None = None,
-) -> Plan:
+) -> ResponsePlan:
     """`overrides` win where they are not None."""
     choice, tokens = overrides.tool_choice, overrides.max_output_tokens
-    return Plan(
+    return ResponsePlan(
         out_of_band=overrides.out_of_band,
         instructions=settings.instructions
         if overrides.instructions is None
@@ -81,8 +81,8 @@ class Response:
     id: str
     lane: str
     epoch: int | None
-    plan: Plan
-    phase: Phase
+    plan: ResponsePlan
+    phase: ResponsePhase
     output: OutputItems
     ledger: PlaybackLedger
     spoken: SpokenText = field(default_factory=SpokenText)
@@ -119,7 +119,7 @@ class Response:
 
     @property
     def ended(self) -> bool:
-        return self.phase is Phase.ENDED
+        return self.phase is ResponsePhase.ENDED
 
     @property
     def spoken_aloud(self) -> bool:

@@ -46,7 +46,7 @@ from session_server.core.host_requests import Works
 from session_server.core.output_items import OutputItems
 from session_server.core.pending_responses import TurnsToAnswer, WaitingAnswers
 from session_server.core.prompt import Prompting
-from session_server.core.response import Phase, Plan, Response, plan
+from session_server.core.response import Response, ResponsePhase, ResponsePlan, plan
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
@@ -93,16 +93,16 @@ class Responses:
 
     # -- beginning
 
-    def build(self, wanted: Plan, epoch: int | None) -> Response:
+    def build(self, wanted: ResponsePlan, epoch: int | None) -> Response:
         """A response that nobody knows of yet."""
         context = self._context
         response_id = context.new_id("resp")
         ledger = self.sending.new_ledger(wanted.out_of_band)
         lane = response_id if wanted.out_of_band else DEFAULT_LANE
         output = OutputItems(context, response_id, wanted.modality, wanted.out_of_band)
-        return Response(response_id, lane, epoch, wanted, Phase.WAITING, output, ledger)
+        return Response(response_id, lane, epoch, wanted, ResponsePhase.WAITING, output, ledger)
 
-    def create(self, wanted: Plan) -> None:
+    def create(self, wanted: ResponsePlan) -> None:
         """Announce a response that was asked for, and start it as soon as its context is complete."""
         self._begin(self.build(wanted, 1 if wanted.out_of_band else self.epoch))
 
@@ -154,7 +154,7 @@ class Responses:
     def adopt(self, draft: Response, turn_end_ns: int) -> None:
         """A draft becomes the answer: announce it, then all that it brought so far."""
         draft.epoch = self.epoch
-        draft.phase = Phase.RUNNING
+        draft.phase = ResponsePhase.RUNNING
         draft.turn_end_ns = turn_end_ns
         self.prompting.used_camera(draft)
         self._context.emit(AdoptDraft(draft.id, draft.lane, draft.epoch, turn_end_ns))
@@ -179,8 +179,8 @@ class Responses:
 
     def start(self, response: Response, turn: PromptMessage | None = None) -> None:
         """Hand the prompt to the engine. `turn`: one that is no item yet (a draft's)."""
-        if response.phase is Phase.WAITING:
-            response.phase = Phase.RUNNING
+        if response.phase is ResponsePhase.WAITING:
+            response.phase = ResponsePhase.RUNNING
             self._watch(response)
             self.prompting.used_camera(response)
         self.prompting.start(response, turn)
@@ -251,7 +251,7 @@ class Responses:
                 pass
 
     def _add_audio(self, response: Response, event: AudioGenerated) -> None:
-        if not response.spoken_aloud or response.phase is not Phase.RUNNING:
+        if not response.spoken_aloud or response.phase is not ResponsePhase.RUNNING:
             return
         ledger, params = response.ledger, self._context.params
         if event.start_sample != ledger.generated:
@@ -266,14 +266,14 @@ class Responses:
         self.sending.pump(response)
 
     def _generation_over(self, response: Response, event: GenerationFinished) -> None:
-        if response.phase is not Phase.RUNNING:
+        if response.phase is not ResponsePhase.RUNNING:
             return
         used = event.usage
         response.usage = Usage(
             used.input_text, used.input_audio, used.input_cached, used.output_text, used.output_audio
         )  # fmt: skip
         response.finish_reason = event.reason
-        response.phase = Phase.SENDING
+        response.phase = ResponsePhase.SENDING
         response.ledger.finish()
         self._context.timers.clear(Timer.GENERATION, response.id)
         self.sending.pump(response)
@@ -283,12 +283,12 @@ class Responses:
 
     def finish_sent(self) -> None:
         """End every response of which all was handed over, whatever event brought the last piece out."""
-        for response in [r for r in self.live.values() if r.phase is Phase.SENDING]:
+        for response in [r for r in self.live.values() if r.phase is ResponsePhase.SENDING]:
             self.finish_if_sent(response)
 
     def finish_if_sent(self, response: Response) -> None:
         """The natural end: everything was generated and handed over."""
-        if response.phase is not Phase.SENDING or response.ledger.unsent:
+        if response.phase is not ResponsePhase.SENDING or response.ledger.unsent:
             return
         whole = response.finish_reason == "stop"
         status = ItemStatus.COMPLETED if whole else ItemStatus.INCOMPLETE
@@ -358,7 +358,7 @@ class Responses:
         error: tuple[str, str] | None = None,
     ) -> None:
         context = self._context
-        response.phase = Phase.ENDED
+        response.phase = ResponsePhase.ENDED
         del self.live[response.id]
         self._turns.end(response.id)
         for timer in (Timer.PROGRESS, Timer.GENERATION, Timer.PACE, Timer.CAMERA):

@@ -25,7 +25,7 @@ from session_server.core.actions import (
 from session_server.core.context import Context, Timer
 from session_server.core.events import AudioWritten
 from session_server.core.playback_ledger import PlaybackLedger
-from session_server.core.response import Phase, Response
+from session_server.core.response import Response, ResponsePhase
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE
 
 REPORT_EVERY_NS = 100 * NS_PER_MS
@@ -309,7 +309,10 @@ class Sending:
         limit_ms = params.output_gap_ms if response.output.ids() else params.first_output_ms
         held = response.ledger.paused
         lead_s = response.ledger.snapshot(context.now).lead_s
-        if response.phase is Phase.RUNNING and lead_s * 1000 >= params.lead_generated_ms / 2:
+        if (
+            response.phase is ResponsePhase.RUNNING
+            and lead_s * 1000 >= params.lead_generated_ms / 2
+        ):
             held = True  # the host rests until the listener has caught up
         due = response.news_ns + limit_ms * NS_PER_MS
         if held or due > context.now:

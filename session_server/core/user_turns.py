@@ -42,7 +42,7 @@ from session_server.core.conversation import InputAudioContent, ItemStatus, Mess
 from session_server.core.events import GenerationFailed
 from session_server.core.host_requests import Work, WorkKind, Works
 from session_server.core.prompt import user_message
-from session_server.core.response import Phase, Response, plan
+from session_server.core.response import Response, ResponsePhase, plan
 from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.core.video_window import Evidence
@@ -164,7 +164,7 @@ class UserTurns:
         if not ahead.text and (ahead.text is not None or not natively):
             return
         draft = self._responses.build(plan(context.settings, ResponseOverrides()), None)
-        draft.phase = Phase.DRAFT
+        draft.phase = ResponsePhase.DRAFT
         draft.heard_until = ahead.end
         ahead.evidence = self._camera.window.of_turn(ahead.end)
         ahead.draft = draft

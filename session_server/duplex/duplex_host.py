@@ -25,11 +25,18 @@ from typing import Concatenate, ParamSpec, assert_never
 from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
 from engines.graph import DuplexSpec
 from engines.model_store.store import ModelStore
-from session_server.duplex.core.slots import DuplexSeating, GivenUpOn, GiveUp, Move, Place, SitDown
+from session_server.duplex.core.slots import (
+    DuplexSeating,
+    GivenUpOn,
+    GiveUp,
+    Move,
+    SeatState,
+    SitDown,
+)
 from session_server.duplex.core.ticks import is_quiet
 from session_server.duplex.engine_keeper import STAGE, DuplexKeeper, Told, count_tick
 from session_server.duplex.engines import engine_maker
-from session_server.duplex.tick_loop import DuplexClock, Seat, Ticked
+from session_server.duplex.tick_loop import DuplexClock, DuplexSeat, Ticked
 from session_server.duplex.transcription import DuplexWords
 from session_server.host.messages import (
     CancelWork,
@@ -66,7 +73,7 @@ class _Sitter:
 
     session: str
     config: DuplexConfig | None = None
-    seat: Seat | None = None
+    seat: DuplexSeat | None = None
     epoch: int = 1
 
 
@@ -129,7 +136,7 @@ class DuplexHost:
         """Slots of the model, and how many are taken."""
         return self._seating.slots, self._seating.taken
 
-    def places(self) -> Counter[Place]:
+    def places(self) -> Counter[SeatState]:
         """Open sessions by where they are."""
         return self._seating.places()
 
@@ -210,7 +217,7 @@ class DuplexHost:
             now = self._clock.now()
             if not is_quiet(pcm, self._quiet_dbfs):
                 self._move(self._seating.heard(sitter.session, now))
-            elif self._seating.place(sitter.session) is Place.RESTING:
+            elif self._seating.place(sitter.session) is SeatState.RESTING:
                 return
         self._order(sitter, DuplexClock.hear, pcm)
 

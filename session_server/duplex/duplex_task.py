@@ -43,7 +43,7 @@ from session_server.host.messages import (
     ToSession,
 )
 from session_server.observability.logs import session_log
-from session_server.protocol.session_config import REALTIME, AudioInput, SessionConfig
+from session_server.protocol.session_config import REALTIME, AudioInputPayload, SessionConfig
 from session_server.protocol.tools import ToolChoice
 from session_server.protocol.values import JsonObject
 from session_server.session.audio_input import Ears
@@ -118,7 +118,9 @@ def effective(
 ) -> SessionConfig:
     """What of a client's choices holds. `words`: somebody recognises what users say. `voice`: the server's own choice."""
     transcription = config.input.transcription if words else None
-    heard = AudioInput(format=config.input.format, turn_detection=None, transcription=transcription)
+    heard = AudioInputPayload(
+        format=config.input.format, turn_detection=None, transcription=transcription
+    )
     says = config.output
     if not model.has_voices:
         says = msgspec.structs.replace(says, voice=voice)

@@ -20,8 +20,15 @@ from typing import Protocol
 
 from engines.duplex.base import DuplexEngine
 from engines.graph import DuplexSpec
-from session_server.duplex.core.slots import Place
-from session_server.duplex.tick_loop import Crashed, DuplexClock, Loaded, LoadFailed, Report, Ticked
+from session_server.duplex.core.slots import SeatState
+from session_server.duplex.tick_loop import (
+    Crashed,
+    DuplexClock,
+    DuplexLoaded,
+    LoadFailed,
+    Report,
+    Ticked,
+)
 from session_server.host.stages.engine_keeper import RETRY_S, Restarts
 from session_server.host.stages.runner import RunnerState
 from session_server.host.stages.stage_worker import describe
@@ -41,7 +48,7 @@ class _Host(Protocol):
     @property
     def saved_bytes(self) -> int: ...
 
-    def places(self) -> Counter[Place]: ...
+    def places(self) -> Counter[SeatState]: ...
 
 
 def count_tick(metrics: Metrics, tick: Ticked) -> None:
@@ -68,7 +75,7 @@ def watch_duplex(host: _Host, metrics: Metrics) -> None:
         metrics.watch("duplex_slots", read, state.value)
 
     def sessions_at(place: DuplexPlace) -> float:
-        return float(host.places()[Place(place.value)])
+        return float(host.places()[SeatState(place.value)])
 
     for place in DuplexPlace:
         metrics.watch("duplex_sessions", partial(sessions_at, place), place.value)
@@ -171,7 +178,7 @@ class DuplexKeeper:
                 if self._failures and self._clock.now() - self._loaded_ns > _WELL_S * NS_PER_S:
                     self._failures = 0
                 self._told.ticked(report)
-            case Loaded(slots):
+            case DuplexLoaded(slots):
                 self.state = RunnerState.IDLE
                 self._loaded_ns = self._clock.now()
                 self._restarts.loaded((self._loaded_ns - self._begun_ns) / NS_PER_S)

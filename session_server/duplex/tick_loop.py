@@ -39,7 +39,7 @@ BOUND_MS = 2_000
 """Of a user's audio that waits for its tick."""
 
 
-class Loaded(Value, frozen=True):
+class DuplexLoaded(Value, frozen=True):
     """The engine is there; it has so many slots."""
 
     slots: int
@@ -66,11 +66,11 @@ class Ticked(Value, frozen=True):
     dropped_samples: int
 
 
-Report = Loaded | LoadFailed | Crashed | Ticked
+Report = DuplexLoaded | LoadFailed | Crashed | Ticked
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class DuplexSeat:
     """One conversation. `slot`: as its orders have it. `live`: it takes part in ticks. `state`: saved, while it has no slot."""
 
     serial: int
@@ -84,23 +84,23 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class _SitDown:
-    seat: Seat
+    seat: DuplexSeat
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    seat: Seat
+    seat: DuplexSeat
 
 
 @dataclass(frozen=True, slots=True)
 class _Leave:
-    seat: Seat
+    seat: DuplexSeat
 
 
 @dataclass(frozen=True, slots=True)
 class _Tell:
-    seat: Seat
+    seat: DuplexSeat
 
 
 _Order = _SitDown | _Rest | _Leave | _Tell
@@ -117,7 +117,7 @@ class DuplexClock:
         self._clock = clock
         self._engine: DuplexEngine | None = None
         self._lock = threading.Condition()
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, DuplexSeat] = {}
         self._orders: deque[_Order] = deque()
         self._unread = 0
         self._over = False
@@ -153,16 +153,18 @@ class DuplexClock:
 
     # -- seats
 
-    def new_seat(self, serial: int, config: DuplexConfig, epoch: int) -> Seat:
+    def new_seat(self, serial: int, config: DuplexConfig, epoch: int) -> DuplexSeat:
         """A conversation that begins when it gets a slot."""
         assert self._engine is not None
         capabilities = self._engine.capabilities
         margin, bound = (2 * (ms * capabilities.rate // 1000) for ms in (MARGIN_MS, BOUND_MS))
-        seat = Seat(serial, config, UserFrames(capabilities.frame_bytes, margin, bound), epoch)
+        seat = DuplexSeat(
+            serial, config, UserFrames(capabilities.frame_bytes, margin, bound), epoch
+        )
         self.adopt(seat)
         return seat
 
-    def adopt(self, seat: Seat) -> None:
+    def adopt(self, seat: DuplexSeat) -> None:
         """One of an earlier life, whose state is saved: it has no slot yet."""
         seat.slot, seat.live = None, False
         with self._lock:
@@ -192,7 +194,7 @@ class DuplexClock:
                 seat.live = False
                 self._count_gone(seat)
 
-    def _order(self, serial: int, order: Callable[[Seat], _Order]) -> None:
+    def _order(self, serial: int, order: Callable[[DuplexSeat], _Order]) -> None:
         with self._lock:
             seat = self._seats.get(serial)
             if seat is not None:
@@ -243,7 +245,7 @@ class DuplexClock:
             return
         finally:
             self.busy_since_ns = None
-        self._say(Loaded(engine.capabilities.slots))
+        self._say(DuplexLoaded(engine.capabilities.slots))
         try:
             self._beat(engine)
         except Exception as error:
@@ -317,7 +319,7 @@ class DuplexClock:
                     engine.update(seat.slot, seat.config)
         self.busy_since_ns = None
 
-    def _seat(self, engine: DuplexEngine, seat: Seat, slot: int) -> None:
+    def _seat(self, engine: DuplexEngine, seat: DuplexSeat, slot: int) -> None:
         state = seat.state
         engine.join(slot, seat.config)
         if state is not None:
@@ -329,7 +331,7 @@ class DuplexClock:
             if not self._silent:
                 seat.state = None
 
-    def _save(self, engine: DuplexEngine, seat: Seat) -> None:
+    def _save(self, engine: DuplexEngine, seat: DuplexSeat) -> None:
         if seat.slot is None:
             return
         state = engine.save_state(seat.slot)
@@ -357,7 +359,7 @@ class DuplexClock:
         self._say(Ticked(said, now - began, late, skipped, filled, dropped))
         return behind
 
-    def _count_gone(self, seat: Seat) -> None:
+    def _count_gone(self, seat: DuplexSeat) -> None:
         filled, dropped = seat.frames.news()
         self._gone = (self._gone[0] + filled, self._gone[1] + dropped)
 

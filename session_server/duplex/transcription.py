@@ -12,7 +12,7 @@ from engines.base import Stage
 from engines.graph import Graph, StageSpec, WordsSpec
 from engines.model_store.store import ModelStore
 from session_server.host.messages import CancelWork, Recognise, ToSession, WorkFailed
-from session_server.host.pipeline_parts import PathEstimates, Stages
+from session_server.host.pipeline_parts import HostStages, PathEstimates
 from session_server.host.recognition import RecognitionLane
 from session_server.host.stage_assembly import placed_worker, registered_engine
 from session_server.host.stages.stage_runner import StageRunner
@@ -79,7 +79,7 @@ class DuplexWords:
         chunks = ChunkSizes(params)
         runners = {Stage.ASR: self.runner}
         estimates = PathEstimates(runners, costs, chunks.smallest_ns)
-        stages = Stages(
+        stages = HostStages(
             Graph((stage,), ()), runners, runners, estimates, params, clock, self._report, chunks
         )
         self._lane = RecognitionLane(stages, deliver)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from engines.base import Stage
 from session_server.host.messages import Chunk, Failed, Generate, PromptMessage, ToSession
-from session_server.host.pipeline_parts import SPEECH_STAGES, ResponseTimes, Stages
+from session_server.host.pipeline_parts import SPEECH_STAGES, HostStages, ResponseTimes
 from session_server.host.response_pipeline import ResponsePipeline
 from session_server.host.stages.runner import RunnerState
 from session_server.observability.host_metrics import NoMetrics
@@ -33,7 +33,7 @@ _INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in plain wor
 _QUESTION = "Please tell me what the weather is like in the mountains in the spring."
 
 
-def all_work_is_on_threads(stages: Stages) -> bool:
+def all_work_is_on_threads(stages: HostStages) -> bool:
     """Whether all that the stages of speech do is processor time of this process."""
     speech = [runner for stage, runner in stages.runners.items() if stage in SPEECH_STAGES]
     return all(
@@ -44,7 +44,7 @@ def all_work_is_on_threads(stages: Stages) -> bool:
 class Rehearsal:
     """One run through the stages. `forget`: told of each session that is over."""
 
-    def __init__(self, stages: Stages, voice: str, forget: Callable[[str], None]) -> None:
+    def __init__(self, stages: HostStages, voice: str, forget: Callable[[str], None]) -> None:
         self._stages = replace(stages, metrics=NoMetrics())
         self._voice = voice
         self._forget = forget

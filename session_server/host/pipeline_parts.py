@@ -230,7 +230,7 @@ class Outlet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class HostStages:
     """The host, as its pipelines see it."""
 
     graph: Graph

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from engines.base import FunctionSpec, JobKey, Stage, StepResult, ThinkJob
 from session_server.host.messages import Warm
-from session_server.host.pipeline_parts import Stages
+from session_server.host.pipeline_parts import HostStages
 from session_server.host.prompt import chat
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 
 
 class Warming:
     """All sessions' prefixes that are being read."""
 
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: HostStages) -> None:
         self._stages = stages
         self._jobs: dict[str, tuple[JobKey, int]] = {}
 
@@ -78,7 +78,7 @@ class Warming:
         runner.ready(
             WorkItem(
                 key,
-                Kind.DRAFT,
+                WorkClass.DRAFT,
                 arrived_ns,
                 FOREVER_NS,
                 FOREVER_NS,

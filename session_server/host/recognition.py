@@ -36,9 +36,9 @@ from session_server.host.messages import (
     TurnJudged,
     WorkFailed,
 )
-from session_server.host.pipeline_parts import Stages
+from session_server.host.pipeline_parts import HostStages
 from session_server.host.prompt import described, report, sure_kinds, unnamed
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_S
 
 MOST_PICTURE_BYTES = 64 << 20
@@ -64,7 +64,7 @@ class _Work:
 class RecognitionLane:
     """All sessions' recognitions and judgements. `last_asr_ns` gives a session's last final recognition."""
 
-    def __init__(self, stages: Stages, deliver: Callable[[ToSession], None]) -> None:
+    def __init__(self, stages: HostStages, deliver: Callable[[ToSession], None]) -> None:
         self._stages = stages
         self._deliver = deliver
         self._works: dict[str, dict[str, _Work]] = {}
@@ -169,7 +169,7 @@ class RecognitionLane:
         self._works.setdefault(session, works)[work_id] = work
         if stage is Stage.VISION:
             self._pictures[work.key] = work
-        kind = Kind.PARTIAL if partial else Kind.FINAL
+        kind = WorkClass.PARTIAL if partial else WorkClass.FINAL
         runner.submit(work.key, job, self)
         runner.ready(WorkItem(work.key, kind, now, due_ns, latest_ns))
 
@@ -200,7 +200,7 @@ class RecognitionLane:
             case _ if result.finished:
                 self._fail(work, "server_error", f"the {stage.value} engine gave no answer")
             case _:
-                kind = Kind.PARTIAL if work.partial else Kind.FINAL
+                kind = WorkClass.PARTIAL if work.partial else WorkClass.FINAL
                 runner = self._stages.runners[stage]
                 runner.ready(
                     WorkItem(

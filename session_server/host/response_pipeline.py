@@ -24,7 +24,7 @@ from session_server.host.messages import (
     TextChunk,
     ToSession,
 )
-from session_server.host.pipeline_parts import ResponseTimes, Stages
+from session_server.host.pipeline_parts import HostStages, ResponseTimes
 from session_server.host.prompt import think_job
 from session_server.host.speech_path import SpeechPath
 from session_server.host.streamed_speech import PieceSplitter, StreamedSpeechPath
@@ -42,7 +42,7 @@ class ResponsePipeline:
 
     def __init__(
         self,
-        stages: Stages,
+        stages: HostStages,
         request: Generate,
         times: ResponseTimes,
         deliver: Callable[[ToSession], None],
@@ -264,7 +264,7 @@ class ResponsePipeline:
         said = False
         for part in parts:
             match part:
-                case tool_calls.Said(text):
+                case tool_calls.PlainText(text):
                     said = True
                     self._say(text, now)
                 case tool_calls.CallBegun(index, name):
@@ -390,6 +390,6 @@ class ResponsePipeline:
         self._stages.metrics.wasted(where, audio_s, tokens)
 
 
-def _output_rate(stages: Stages) -> int:
+def _output_rate(stages: HostStages) -> int:
     capabilities = stages.runners[Stage.VOCODER].capabilities
     return capabilities.unit_rate if capabilities is not None else 24_000

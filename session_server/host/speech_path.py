@@ -24,7 +24,7 @@ import numpy as np
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, Speech, SpeechJob, Stage, StepResult
 from engines.clauses import ClauseText
 from session_server.host.messages import Clause, Word
-from session_server.host.pipeline_parts import Outlet, Stages, unit_ns
+from session_server.host.pipeline_parts import HostStages, Outlet, unit_ns
 from session_server.host.stages.job_table import JobOwner
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.scheduler.flow_control import Credits
@@ -100,7 +100,7 @@ class SpeechPath:
 
     def __init__(
         self,
-        stages: Stages,
+        stages: HostStages,
         owner: JobOwner,
         sink: ChunkSink,
         session: str,

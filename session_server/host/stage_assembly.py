@@ -17,12 +17,12 @@ from engines.graph import Graph, Placement, StageSpec
 from engines.model_store.store import ModelStore
 from engines.registry import Factory, factory, is_streaming, streaming_factory
 from engines.streaming import StreamingEngine
-from session_server.host.pipeline_parts import PathEstimates, Stages
+from session_server.host.pipeline_parts import HostStages, PathEstimates
 from session_server.host.stages.engine_process import ProcessWorker
 from session_server.host.stages.kv_residency import ThinkerResidency
 from session_server.host.stages.runner import Runner
 from session_server.host.stages.stage_runner import MakeWorker, StageRunner
-from session_server.host.stages.stage_worker import Report, ThreadWorker, Worker
+from session_server.host.stages.stage_worker import Report, StageWorker, ThreadWorker
 from session_server.host.stages.streaming_runner import StreamingRunner
 from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock
@@ -37,7 +37,7 @@ from session_server.types.errors import ConfigError
 Create = Callable[[], SteppedEngine]
 MakeEngine = Callable[[StageSpec, ModelStore], Create]
 CreateStreaming = Callable[[], StreamingEngine]
-MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], Worker]
+MakeStageWorker = Callable[[StageSpec, Create, Callable[[Report], None], Clock], StageWorker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def engine_of(spec: StageSpec, store: ModelStore) -> SteppedEngine | StreamingEn
 
 def placed_worker(
     spec: StageSpec, create: Create, report: Callable[[Report], None], clock: Clock
-) -> Worker:
+) -> StageWorker:
     """Each stage on a thread or in a process of its own, as the graph says."""
     if spec.placement is Placement.PROCESS:
         return ProcessWorker(spec.stage.value, create, report, spec.niceness)
@@ -131,7 +131,7 @@ class StageAssembly:
             for spec in graph.stages
         }
         estimates = PathEstimates(runners, costs, chunks.smallest_ns)
-        self.stages = Stages(
+        self.stages = HostStages(
             graph,
             runners,
             stepped,

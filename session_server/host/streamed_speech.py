@@ -35,11 +35,11 @@ from engines.base import (
     TalkPiece,
 )
 from engines.clauses import ClauseText
-from session_server.host.pipeline_parts import Stages, chunk_shape, unit_ns
+from session_server.host.pipeline_parts import HostStages, chunk_shape, unit_ns
 from session_server.host.speech_path import ChunkSink, RunawayGuard
 from session_server.host.stages.job_table import JobOwner
 from session_server.host.stages.stage_runner import StageRunner
-from session_server.process.clock import Timer
+from session_server.process.clock import TimerHandle
 from session_server.scheduler.cost_model import Average
 from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
@@ -117,7 +117,7 @@ class StreamedSpeechPath:
 
     def __init__(
         self,
-        stages: Stages,
+        stages: HostStages,
         owner: JobOwner,
         sink: ChunkSink,
         session: str,
@@ -160,7 +160,7 @@ class StreamedSpeechPath:
         self._offered = self._making = 0
         """Frames that the vocoder may take; of those, the ones of a chunk that it has begun."""
         self._look_ns = self._rings_ns = 0
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._ready_ns = 0
         self._finished = False
         self._ended = False

@@ -28,7 +28,7 @@ MAX_CALL_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PlainText:
     text: str
 
 
@@ -55,7 +55,7 @@ class CallDropped:
     reason: str
 
 
-Part = Said | CallBegun | CallPiece | CallEnded | CallDropped
+Part = PlainText | CallBegun | CallPiece | CallEnded | CallDropped
 
 
 class _State(enum.Enum):
@@ -145,10 +145,10 @@ class ToolCallParser:
         spoken = lead + (body if self._said else body.lstrip())
         self._space = text[len(body) :]
         self._said = True
-        if self._parts and isinstance(last := self._parts[-1], Said):
-            self._parts[-1] = Said(last.text + spoken)
+        if self._parts and isinstance(last := self._parts[-1], PlainText):
+            self._parts[-1] = PlainText(last.text + spoken)
         else:
-            self._parts.append(Said(spoken))
+            self._parts.append(PlainText(spoken))
 
     def _read_call(self) -> bool:
         call = self._call

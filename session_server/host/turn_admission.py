@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engines.base import HOST, Stage
-from session_server.host.pipeline_parts import SPEECH_STAGES, Stages, chunk_shape, unit_ns
+from session_server.host.pipeline_parts import SPEECH_STAGES, HostStages, chunk_shape, unit_ns
 from session_server.host.response_pipeline import ResponsePipeline
-from session_server.process.clock import Loop, Timer
+from session_server.process.clock import Loop, TimerHandle
 from session_server.process.threads import usable_cpus
 from session_server.scheduler.admission import (
+    AdmissionVerdict,
     Appointments,
     Headroom,
     OverloadLadder,
     OverloadStep,
     StageLoad,
     TurnAdmission,
-    Verdict,
     retry_after_s,
 )
 from session_server.scheduler.cost_model import CostModel, Uncounted
@@ -61,7 +61,7 @@ class TurnGate:
     loop: Loop
     """Set before the first response comes."""
 
-    def __init__(self, stages: Stages, costs: CostModel, refuse: Refuse) -> None:
+    def __init__(self, stages: HostStages, costs: CostModel, refuse: Refuse) -> None:
         self._stages = stages
         self._costs = costs
         self._refuse = refuse
@@ -81,7 +81,7 @@ class TurnGate:
         self._chunk_s = ladder[min(1, len(ladder) - 1)]
         self._inside: set[ResponsePipeline] = set()
         self._waiting: dict[ResponsePipeline, int] = {}
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._inside) + len(self._waiting)
@@ -252,14 +252,14 @@ class TurnGate:
             self._spare(now),
             self._beside(len(self._demand), loads),
         )
-        if verdict is Verdict.REFUSE and response.epoch is None:
+        if verdict is AdmissionVerdict.REFUSE and response.epoch is None:
             return
-        if verdict is Verdict.DEFER:
+        if verdict is AdmissionVerdict.DEFER:
             if not waited_ns and response.epoch is not None:
                 self._stages.metrics.admission(verdict.value, reason)
             return
         self._stages.metrics.admission(verdict.value, reason or "load")
-        if verdict is Verdict.REFUSE:
+        if verdict is AdmissionVerdict.REFUSE:
             self._ladder.refused(now)
             why = _REASONS.get(reason, f"the {reason} stage is busy")
             hint = f"try again in {self.retry_after_s()} s"

@@ -25,14 +25,14 @@ from functools import partial
 from session_server.config import Config
 from session_server.http.realtime_routes import OpenSession
 from session_server.http.session_factory import ConnectionContext, MakeEndpoint
-from session_server.http.worker_identity import Place
+from session_server.http.worker_identity import WorkerIdentity
 from session_server.observability.catalogue import CallPath
 from session_server.observability.metrics import Metrics
-from session_server.session.registry import NotAdmitted, Refusal, Registry
+from session_server.session.registry import NotAdmitted, Refusal, SessionRegistry
 from session_server.transports.base import TalkingEndpoint
 from session_server.transports.webrtc.aiortc_internals import offer_addresses
 from session_server.transports.webrtc.call import Call
-from session_server.transports.webrtc.incoming_video import Sight
+from session_server.transports.webrtc.incoming_video import VideoSetup
 from session_server.transports.webrtc.limits import WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.offer import Offer
@@ -46,11 +46,11 @@ _WAIT_S = 6.0
 """Longer than the patience: whoever waits gets the place of one that did not come."""
 
 
-class Step:
+class SetupStep:
     """One call's place; `leave` when it has connected, or is over."""
 
-    def __init__(self, gone: Callable[[Step], None]) -> None:
-        self._gone: Callable[[Step], None] | None = gone
+    def __init__(self, gone: Callable[[SetupStep], None]) -> None:
+        self._gone: Callable[[SetupStep], None] | None = gone
         self.give_way: Callable[[], None] | None = None
         self.answered_at: float | None = None
 
@@ -80,14 +80,14 @@ class Doorstep:
         self._patience_s = patience_s
         self._wait_s = wait_s
         self._free = asyncio.Semaphore(most)
-        self._here: dict[Step, None] = {}
+        self._here: dict[SetupStep, None] = {}
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._here)
 
-    async def enter(self) -> Step:
+    async def enter(self) -> SetupStep:
         """A place; raises NotAdmitted when none became free in time."""
         self._waiting += 1
         self._look()
@@ -99,11 +99,11 @@ class Doorstep:
             raise self._refusal(Refusal.CONNECTING, text) from None
         finally:
             self._waiting -= 1
-        step = Step(self._gone)
+        step = SetupStep(self._gone)
         self._here[step] = None
         return step
 
-    def _gone(self, step: Step) -> None:
+    def _gone(self, step: SetupStep) -> None:
         del self._here[step]
         self._free.release()
 
@@ -151,7 +151,7 @@ def webrtc_limits(config: Config) -> WebRtcLimits:
     )
 
 
-SIGHT = Sight(grid, VideoClock)
+SIGHT = VideoSetup(grid, VideoClock)
 
 
 def shared_media(config: Config) -> Media:
@@ -196,10 +196,10 @@ class Calls:
     def __init__(
         self,
         config: Config,
-        registry: Registry,
+        registry: SessionRegistry,
         make_endpoint: MakeEndpoint,
         open_session: OpenSession,
-        place: Place,
+        place: WorkerIdentity,
     ) -> None:
         self._limits = webrtc_limits(config)
         self.media = shared_media(config)
@@ -286,7 +286,7 @@ class Calls:
         offer: Offer,
         context: ConnectionContext,
         answered: asyncio.Future[tuple[str, str]],
-        step: Step,
+        step: SetupStep,
     ) -> None:
         with self._registry.admit() as connection:
             context = replace(context, session_id=connection.session_id)

@@ -13,7 +13,7 @@ import enum
 import logging
 from collections.abc import Callable
 
-from session_server.session.registry import Drainable, Refusal, Registry
+from session_server.session.registry import Drainable, Refusal, SessionRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ FORCED_CLOSE_S = 0.5
 """How long a forced end waits for clients to be told."""
 
 
-class Phase(enum.Enum):
+class DrainPhase(enum.Enum):
     SERVING = "serving"
     FINISHING = "finishing"
     CLOSING = "closing"
@@ -72,13 +72,13 @@ class StopRequest:
 class Drain:
     """The way down of one process with sessions; its requests are those of `StopRequest`."""
 
-    def __init__(self, registry: Registry, answer_s: float, close_s: float) -> None:
+    def __init__(self, registry: SessionRegistry, answer_s: float, close_s: float) -> None:
         self._stop = StopRequest(self._shut_the_door)
         self._registry = registry
         self._answer_s = answer_s
         self._close_s = close_s
         self._empty = asyncio.Event()
-        self.phase = Phase.SERVING
+        self.phase = DrainPhase.SERVING
         self.request = self._stop.request
         self.begin = self._stop.begin
         self.force = self._stop.force
@@ -99,7 +99,7 @@ class Drain:
         return self._answer_s + self._close_s
 
     def _shut_the_door(self) -> None:
-        self.phase = Phase.FINISHING
+        self.phase = DrainPhase.FINISHING
         self._registry.block(Refusal.DRAINING, REASON)
 
     async def finish(self) -> bool:
@@ -110,10 +110,10 @@ class Drain:
             elif connection.outbox is not None:
                 connection.outbox.close(CLOSE_GOING_AWAY, REASON)
         if not await self._emptied(self._answer_s, self._empty, self._stop.forced):
-            self.phase = Phase.CLOSING
+            self.phase = DrainPhase.CLOSING
             _log.info("closing %d sessions that are still answering", len(self._registry))
             await self._close_all()
-        self.phase = Phase.DONE
+        self.phase = DrainPhase.DONE
         left = len(self._registry)
         if left:
             _log.warning("sessions that did not end in time and are cut off: %d", left)

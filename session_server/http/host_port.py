@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from session_server.host.messages import ToHost
 from session_server.http.auth import OwnSecrets, SecretSession, SecretStore
-from session_server.observability.catalogue import SchedulingClass, WorkKind
+from session_server.observability.catalogue import PredictedLoad, SchedulingClass
 from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.types.errors import SessionServerError
@@ -105,8 +105,8 @@ def watch_host(host: EngineHost, metrics: Metrics) -> None:
     predictions = {
         ("admission_load", None): lambda: host.prediction.load,
         ("admission_capacity_cores", None): lambda: host.prediction.capacity,
-        ("admission_work_cores", WorkKind.ANSWERS.value): lambda: host.prediction.answers,
-        ("admission_work_cores", WorkKind.UNCOUNTED.value): lambda: host.prediction.uncounted,
+        ("admission_work_cores", PredictedLoad.ANSWERS.value): lambda: host.prediction.answers,
+        ("admission_work_cores", PredictedLoad.UNCOUNTED.value): lambda: host.prediction.uncounted,
     }
     for (name, label), read in predictions.items():
         metrics.watch(name, read, label)

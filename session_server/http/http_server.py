@@ -26,21 +26,27 @@ from session_server.host.messages import (
 from session_server.http.auth import Gate
 from session_server.http.call_routes import CallRoutes
 from session_server.http.calls import Calls, watch_media
-from session_server.http.drain import Drain, Phase
+from session_server.http.drain import Drain, DrainPhase
 from session_server.http.errors import errors_in_one_shape
 from session_server.http.host_port import HostPort
 from session_server.http.realtime_routes import RealtimeRoutes
 from session_server.http.routes import build_app
 from session_server.http.session_factory import SessionFactory, default_session
 from session_server.http.tls import Tls, server_tls
-from session_server.http.worker_identity import Address, PassOn, Place, cannot_listen, nowhere
+from session_server.http.worker_identity import (
+    Address,
+    PassOn,
+    WorkerIdentity,
+    cannot_listen,
+    nowhere,
+)
 from session_server.observability.logs import session_log
 from session_server.observability.loop_lag import LoopLag
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
 from session_server.protocol.session_config import voices
 from session_server.recording.record_file import RecordFile, open_record
-from session_server.session.registry import Refusal, Registry, full
+from session_server.session.registry import Refusal, SessionRegistry, full
 from session_server.session.session_task import SessionTask
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.websocket import WebSocketOutbox
@@ -63,7 +69,7 @@ class Front:
         metrics: Metrics,
         clock: Clock,
         store: ModelStore,
-        place: Place,
+        place: WorkerIdentity,
         pass_on: PassOn = nowhere,
     ) -> None:
         self._config = config
@@ -74,7 +80,9 @@ class Front:
         self._place = place
         self._pass_on = pass_on
         limit = config.scheduler.max_sessions if place.alone else None
-        self.registry = Registry(limit, config.limits.retry_after_s, on_refused=self._on_refused)
+        self.registry = SessionRegistry(
+            limit, config.limits.retry_after_s, on_refused=self._on_refused
+        )
         self.drain = Drain(self.registry, config.drain.answer_s, config.drain.close_s)
         self.calls: Calls | None = None
         self.tls: Tls | None = None
@@ -156,7 +164,7 @@ class Front:
         self._metrics.watch("sessions_active", lambda: float(len(self.registry)))
         self._metrics.watch("outbox_bytes", self._outbox_bytes)
         self._metrics.watch("input_backlog_seconds", self._input_backlog_s)
-        if self.drain.phase is Phase.SERVING:
+        if self.drain.phase is DrainPhase.SERVING:
             self.registry.open()
 
     async def leave_port(self) -> None:

@@ -20,7 +20,7 @@ from session_server.protocol import error_codes
 from session_server.protocol.client_secrets import client_secret_body, parse_client_secret_request
 from session_server.protocol.session_config import SessionRules
 from session_server.protocol.values import JsonObject, read_json
-from session_server.session.registry import Connection, Registry
+from session_server.session.registry import Connection, SessionRegistry
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.websocket import (
     WebSocketLimits,
@@ -54,7 +54,7 @@ class RealtimeRoutes:
     """The handlers, with all that they need."""
 
     config: Config
-    registry: Registry
+    registry: SessionRegistry
     gate: Gate
     secrets: SecretStore
     rules: SessionRules

@@ -26,12 +26,12 @@ from session_server.http.host_port import LocalHost, stages_not_ready, watch_hos
 from session_server.http.http_server import Front
 from session_server.http.session_factory import model_store as model_store
 from session_server.http.tls import Tls
-from session_server.http.worker_identity import Address as Address, Place
+from session_server.http.worker_identity import Address as Address, WorkerIdentity
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics, installed_version
 from session_server.process.clock import Clock, MonotonicClock, unix_seconds
 from session_server.process.lifecycle import serve_until_told
-from session_server.session.registry import Registry
+from session_server.session.registry import SessionRegistry
 
 
 class Server:
@@ -45,7 +45,9 @@ class Server:
         self.host = self._new_host(store, clock)
         secrets = OwnSecrets(ClientSecrets(config.auth.max_secrets))
         port = LocalHost(self.host, secrets, self.metrics)
-        self._front = Front(config, port, self.metrics, clock, store, Place(unix_seconds()))
+        self._front = Front(
+            config, port, self.metrics, clock, store, WorkerIdentity(unix_seconds())
+        )
 
     def _new_host(self, store: ModelStore, clock: Clock) -> EngineHost | DuplexHost:
         graph, params = self.config.graph, self.config.scheduler
@@ -55,7 +57,7 @@ class Server:
         return EngineHost(graph, store, params, clock, self._deliver, report)
 
     @property
-    def registry(self) -> Registry:
+    def registry(self) -> SessionRegistry:
         return self._front.registry
 
     @property

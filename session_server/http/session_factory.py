@@ -196,11 +196,11 @@ def default_session(config: Config, voices: wire.Voices) -> wire.SessionRules:
     session = wire.SessionConfig(
         instructions=chosen.instructions,
         max_output_tokens=chosen.max_output_tokens or "inf",
-        input=wire.AudioInput(
+        input=wire.AudioInputPayload(
             transcription=wire.Transcription() if chosen.transcribe else None,
             turn_detection=detection,
         ),
-        output=wire.AudioOutput(voice=chosen.voice, speed=chosen.speed),
+        output=wire.AudioOutputPayload(voice=chosen.voice, speed=chosen.speed),
     )
     return wire.SessionRules(voices, session, video_offer(config))
 

@@ -30,7 +30,7 @@ async def nowhere(_request: web.Request, _call_id: str) -> web.StreamResponse | 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerIdentity:
     """`started_at`: of the server, in unix seconds. `slot`: number of this worker, of `workers`. `port`: what all share (0: the
     configured one). `socket`: where this one alone listens."""
 

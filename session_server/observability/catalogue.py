@@ -13,7 +13,7 @@ from dataclasses import dataclass
 PREFIX = "session_server"
 
 
-class Kind(enum.Enum):
+class MetricKind(enum.Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -131,7 +131,7 @@ class SchedulingClass(enum.StrEnum):
     IDLE = "idle"
 
 
-class WorkKind(enum.StrEnum):
+class PredictedLoad(enum.StrEnum):
     """Of what admission predicts."""
 
     ANSWERS = "answers"
@@ -201,7 +201,7 @@ class Spec:
     """One metric. `name` is its attribute on `Metrics` and the key of `Metrics.count`. `greatest`: of several processes the one
     with the most counts, else their sum."""
 
-    kind: Kind
+    kind: MetricKind
     name: str
     unit: str
     help: str
@@ -211,7 +211,7 @@ class Spec:
 
     @property
     def exposed_name(self) -> str:
-        suffix = "_total" if self.kind is Kind.COUNTER else ""
+        suffix = "_total" if self.kind is MetricKind.COUNTER else ""
         return f"{PREFIX}_{self.name}{suffix}"
 
 
@@ -249,15 +249,15 @@ _STAGE = Label("stage")
 
 
 def _counter(name: str, unit: str, text: str, *labels: Label) -> Spec:
-    return Spec(Kind.COUNTER, name, unit, text, labels)
+    return Spec(MetricKind.COUNTER, name, unit, text, labels)
 
 
 def _gauge(name: str, unit: str, text: str, *labels: Label, greatest: bool = False) -> Spec:
-    return Spec(Kind.GAUGE, name, unit, text, labels, greatest=greatest)
+    return Spec(MetricKind.GAUGE, name, unit, text, labels, greatest=greatest)
 
 
 def _histogram(name: str, unit: str, text: str, buckets: tuple[float, ...], *labels: Label) -> Spec:
-    return Spec(Kind.HISTOGRAM, name, unit, text, labels, buckets)
+    return Spec(MetricKind.HISTOGRAM, name, unit, text, labels, buckets)
 
 
 SESSION_SPECS = (
@@ -320,7 +320,7 @@ STAGE_SPECS = (
     _gauge("scheduler_sessions", "sessions", "Open sessions by the most pressing of their responses.", Label("class", SchedulingClass)),
     _counter("admission_decisions", "decisions", "Admission decisions, with the reason of each.", Label("decision"), Label("reason")),
     _gauge("admission_load", "ratio", "Predicted load of the open sessions; beyond 1 no session is let in."),
-    _gauge("admission_work_cores", "cores", "What the open sessions are expected to take: the steps of their answers, and what no stage counts.", Label("work", WorkKind)),
+    _gauge("admission_work_cores", "cores", "What the open sessions are expected to take: the steps of their answers, and what no stage counts.", Label("work", PredictedLoad)),
     _gauge("admission_capacity_cores", "cores", "What sessions may take: cores, times utilisation, times the room that admission gives."),
     _gauge("overload_step", "steps", "1 for the step of the overload ladder that is in force.", Label("step", OverloadStep)),
     _gauge("kv_blocks", "blocks", "Blocks of the thinker's cache, by state; a slot is one block where state is moved whole.", Label("state")),

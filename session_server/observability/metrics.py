@@ -25,10 +25,10 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from session_server.observability.catalogue import PREFIX, SPECS, FrameReason, Kind, Spec
+from session_server.observability.catalogue import PREFIX, SPECS, FrameReason, MetricKind, Spec
 
 _log = logging.getLogger(__name__)
-_ALIASES = {spec.name + "_total": spec.name for spec in SPECS if spec.kind is Kind.COUNTER}
+_ALIASES = {spec.name + "_total": spec.name for spec in SPECS if spec.kind is MetricKind.COUNTER}
 
 
 def installed_version() -> str:
@@ -149,11 +149,11 @@ class Metrics:
         labels = [label.name for label in spec.labels]
         metric: Counter | Gauge | Histogram
         match spec.kind:
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 metric = Counter(name, spec.help, labels, registry=self._registry)
-            case Kind.GAUGE:
+            case MetricKind.GAUGE:
                 metric = Gauge(name, spec.help, labels, registry=self._registry)
-            case Kind.HISTOGRAM:
+            case MetricKind.HISTOGRAM:
                 metric = Histogram(
                     name, spec.help, labels, registry=self._registry, buckets=spec.buckets
                 )
@@ -193,17 +193,17 @@ class Metrics:
                 raise ValueError(f"{spec.name} has no {spec.labels[0].name}={label!r}")
             metric = metric.labels(label)
         match spec.kind:
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 metric.inc(value)
-            case Kind.GAUGE:
+            case MetricKind.GAUGE:
                 metric.set(value)
-            case Kind.HISTOGRAM:
+            case MetricKind.HISTOGRAM:
                 metric.observe(value)
 
     def watch(self, name: str, read: Callable[[], float], label: str | None = None) -> None:
         """Read this gauge by calling `read` at each scrape."""
         spec = self._specs[name]
-        if spec.kind is not Kind.GAUGE:
+        if spec.kind is not MetricKind.GAUGE:
             raise ValueError(f"{name} is a {spec.kind.value}, not a gauge")
         gauge: Gauge = getattr(self, name)
         (gauge if label is None else gauge.labels(label)).set_function(read)

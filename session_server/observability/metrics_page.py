@@ -16,8 +16,8 @@ from session_server.observability.catalogue import (
     SESSION_SPECS,
     STAGE_SPECS,
     TURN_SPECS,
-    Kind,
     Label,
+    MetricKind,
     Spec,
 )
 
@@ -78,7 +78,7 @@ def _buckets() -> str:
         f"| `{spec.exposed_name}` | {', '.join(f'{edge:g}' for edge in spec.buckets)} |"
         for _, specs in _SECTIONS
         for spec in specs
-        if spec.kind is Kind.HISTOGRAM
+        if spec.kind is MetricKind.HISTOGRAM
     ]
     return "\n".join(["## Buckets", "", "| histogram | upper edges |", "|---|---|", *rows, ""])
 

@@ -65,7 +65,7 @@ def unix_seconds() -> int:
     return int(time.time())
 
 
-class Timer(Protocol):
+class TimerHandle(Protocol):
     """A callback that may still be called off."""
 
     def cancel(self) -> None: ...
@@ -76,7 +76,9 @@ class Loop(Protocol):
 
     def call_soon(self, callback: Callable[..., Any], /, *args: object) -> object: ...
 
-    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: object) -> Timer: ...
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], /, *args: object
+    ) -> TimerHandle: ...
 
     def call_soon_threadsafe(self, callback: Callable[..., Any], /, *args: object) -> object: ...
 
@@ -88,7 +90,7 @@ class DeadlineTimer:
         self._loop = loop
         self._clock = clock
         self._ring = ring
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._at: int | None = None
 
     def set(self, at: int | None) -> None:
@@ -121,7 +123,7 @@ class Watchdog:
 
     def __init__(self, bark: Callable[[], None]) -> None:
         self._bark = bark
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._limit_s = 0.0
         self._ticks_left: int | None = None
 

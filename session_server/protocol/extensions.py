@@ -67,7 +67,7 @@ class Video(msgspec.Struct, frozen=True, gc=False):
         return shown
 
 
-class Extensions(msgspec.Struct, frozen=True, gc=False):
+class ExtensionsPayload(msgspec.Struct, frozen=True, gc=False):
     """What a session has opted in to; None: not."""
 
     playback: Playback | None = None
@@ -87,9 +87,9 @@ def parse_extensions(
     query: str,
     offer: VideoOffer | None,
     *,
-    current: Extensions = Extensions(),  # noqa: B008 - a frozen value
+    current: ExtensionsPayload = ExtensionsPayload(),  # noqa: B008 - a frozen value
     path: str = "extensions",
-) -> Extensions:
+) -> ExtensionsPayload:
     """The value of the query parameter, names between commas, over what is chosen already. A fault is an HTTP 400 before the
     upgrade. `offer` None: no video."""
     names = {name.strip() for name in query.split(",")} - {""}
@@ -98,8 +98,8 @@ def parse_extensions(
 
 
 def merge_extensions(
-    current: Extensions, value: Json, path: str, offer: VideoOffer | None
-) -> Extensions:
+    current: ExtensionsPayload, value: Json, path: str, offer: VideoOffer | None
+) -> ExtensionsPayload:
     """`session.extensions` of an update; null for a name opts out."""
     fields = Fields(value, path, _NAMES)
     for name in ("resume",) if offer is not None else ("resume", "video"):
@@ -112,7 +112,7 @@ def merge_extensions(
     def video(value: Json, path: str) -> Video | None:
         return None if offer is None else _merge_video(current.video, value, path, offer)
 
-    return Extensions(
+    return ExtensionsPayload(
         fields.merge("playback", current.playback, None, playback),
         fields.merge("video", current.video, None, video),
     )

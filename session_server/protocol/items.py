@@ -39,7 +39,7 @@ class InputText(
     text: str
 
 
-class InputAudio(
+class InputAudioPayload(
     msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="input_audio"
 ):
     """Speech of a user. `audio` None: the key is absent."""
@@ -73,10 +73,10 @@ class OutputAudio(
     transcript: str
 
 
-Content = InputText | InputAudio | InputImage | OutputText | OutputAudio
+Content = InputText | InputAudioPayload | InputImage | OutputText | OutputAudio
 
 
-class Message(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+class MessagePayload(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
     """`id` is None only in what a client sent without one."""
 
     id: str | None
@@ -86,7 +86,9 @@ class Message(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
     object: str = "realtime.item"
 
 
-class FunctionCall(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="function_call"):
+class FunctionCallPayload(
+    msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="function_call"
+):
     """A call of the client's function. `arguments` is JSON text; `call_id` None: to be made up."""
 
     id: str | None
@@ -97,7 +99,7 @@ class FunctionCall(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag=
     object: str = "realtime.item"
 
 
-class FunctionCallOutput(
+class FunctionCallOutputPayload(
     msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="function_call_output"
 ):
     """What the client's function returned."""
@@ -115,7 +117,7 @@ class ItemReference(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag
     id: str
 
 
-Item = Message | FunctionCall | FunctionCallOutput
+Item = MessagePayload | FunctionCallPayload | FunctionCallOutputPayload
 
 
 def item(value: Json, path: str) -> Item:
@@ -146,15 +148,15 @@ def _one_of(value: Json, path: str, kinds: tuple[str, ...]) -> Item | ItemRefere
 
 def without_payloads(item: Item) -> Item:
     """The item as it is echoed when its audio or pictures would break the frame limit."""
-    if not isinstance(item, Message):
+    if not isinstance(item, MessagePayload):
         return item
     return msgspec.structs.replace(item, content=tuple(map(_bare, item.content)))
 
 
 def _bare(content: Content) -> Content:
     match content:
-        case InputAudio():
-            return InputAudio(content.transcript)
+        case InputAudioPayload():
+            return InputAudioPayload(content.transcript)
         case InputImage():
             return InputImage(None, content.detail)
         case _:
@@ -174,7 +176,7 @@ def _status(fields: Fields) -> str:
     return "incomplete" if status == "incomplete" else "completed"
 
 
-def _message(fields: Fields) -> Message:
+def _message(fields: Fields) -> MessagePayload:
     item_id = _item_id(fields)
     role = fields.required("role", option(tuple(_CONTENT)))
 
@@ -183,11 +185,11 @@ def _message(fields: Fields) -> Message:
         return _PARTS[part.required("type", option(_CONTENT[role]))](part)
 
     parts = fields.required("content", array_of(content, MAX_PARTS))
-    return Message(item_id, role, _status(fields), parts)
+    return MessagePayload(item_id, role, _status(fields), parts)
 
 
-def _call(fields: Fields) -> FunctionCall:
-    return FunctionCall(
+def _call(fields: Fields) -> FunctionCallPayload:
+    return FunctionCallPayload(
         _item_id(fields),
         fields.optional("call_id", identifier),
         fields.required("name", identifier),
@@ -196,8 +198,8 @@ def _call(fields: Fields) -> FunctionCall:
     )
 
 
-def _call_output(fields: Fields) -> FunctionCallOutput:
-    return FunctionCallOutput(
+def _call_output(fields: Fields) -> FunctionCallOutputPayload:
+    return FunctionCallOutputPayload(
         _item_id(fields),
         fields.required("call_id", identifier),
         fields.required("output", text),
@@ -205,12 +207,12 @@ def _call_output(fields: Fields) -> FunctionCallOutput:
     )
 
 
-def _input_audio(part: Fields) -> InputAudio:
+def _input_audio(part: Fields) -> InputAudioPayload:
     transcript = part.optional("transcript", text)
     sound = part.optional("audio", audio)
     if sound is None and transcript is None:
         raise error_codes.missing(part.path("audio"))
-    return InputAudio(transcript, sound)
+    return InputAudioPayload(transcript, sound)
 
 
 def _output_audio(part: Fields) -> OutputAudio:

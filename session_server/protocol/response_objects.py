@@ -1,6 +1,6 @@
 """A response and its content parts as the server shows them; objects inside `server_events`.
 
-Field names and order are the wire's. Fields of a `Part` and of `StatusDetails` are absent where nothing is
+Field names and order are the wire's. Fields of a `Part` and of `StatusDetailsPayload` are absent where nothing is
 given, as one client insists for the first; those of a `Response` are null.
 """
 
@@ -18,7 +18,7 @@ class ResponseError(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class StatusDetails(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class StatusDetailsPayload(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`type` is the response's status; `reason`: turn_detected, client_cancelled, max_output_tokens,
     content_filter; `error` where it failed."""
 
@@ -46,7 +46,7 @@ class OutputTokens(msgspec.Struct, frozen=True, gc=False):
     audio_tokens: int = 0
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class UsagePayload(msgspec.Struct, frozen=True, gc=False):
     total_tokens: int
     input_tokens: int
     output_tokens: int
@@ -62,12 +62,12 @@ def usage_of(
     input_cached: int = 0,
     output_text: int = 0,
     output_audio: int = 0,
-) -> Usage:
+) -> UsagePayload:
     """Token counts of a response. Cached tokens are a share of the input's text tokens."""
     read = input_text + input_audio + input_image
     written = output_text + output_audio
     cached = CachedTokens(text_tokens=input_cached)
-    return Usage(
+    return UsagePayload(
         read + written,
         read,
         written,
@@ -87,7 +87,7 @@ class ResponseAudio(msgspec.Struct, frozen=True):
     output: ResponseAudioOutput
 
 
-class Response(msgspec.Struct, frozen=True):
+class ResponsePayload(msgspec.Struct, frozen=True):
     """`conversation_id` is null out of band. `max_output_tokens`: a number or "inf"."""
 
     id: str
@@ -96,14 +96,14 @@ class Response(msgspec.Struct, frozen=True):
     max_output_tokens: int | str
     audio: ResponseAudio
     conversation_id: str | None = None
-    status_details: StatusDetails | None = None
+    status_details: StatusDetailsPayload | None = None
     output: tuple[Item, ...] = ()
-    usage: Usage | None = None
+    usage: UsagePayload | None = None
     metadata: dict[str, str] | None = None
     object: str = "realtime.response"
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class PartPayload(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """`type` is audio (then `transcript`) or text (then `text`)."""
 
     type: str
@@ -111,6 +111,6 @@ class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     transcript: str | None = None
 
 
-def part_of(*, spoken: bool, text: str) -> Part:
+def part_of(*, spoken: bool, text: str) -> PartPayload:
     """A content part as `response.content_part.*` shows it."""
-    return Part("audio", transcript=text) if spoken else Part("text", text=text)
+    return PartPayload("audio", transcript=text) if spoken else PartPayload("text", text=text)

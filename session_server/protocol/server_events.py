@@ -18,13 +18,13 @@ from session_server.types.errors import ClientFault
 CachedTokens = response_objects.CachedTokens
 InputTokens = response_objects.InputTokens
 OutputTokens = response_objects.OutputTokens
-Part = response_objects.Part
-Response = response_objects.Response
+Part = response_objects.PartPayload
+Response = response_objects.ResponsePayload
 ResponseAudio = response_objects.ResponseAudio
 ResponseAudioOutput = response_objects.ResponseAudioOutput
 ResponseError = response_objects.ResponseError
-StatusDetails = response_objects.StatusDetails
-Usage = response_objects.Usage
+StatusDetails = response_objects.StatusDetailsPayload
+Usage = response_objects.UsagePayload
 part_of = response_objects.part_of
 usage_of = response_objects.usage_of
 
@@ -82,13 +82,13 @@ class RateLimitsUpdated(ServerEvent, frozen=True, tag="rate_limits.updated"):
 # -- conversation
 
 
-class Conversation(msgspec.Struct, frozen=True, gc=False):
+class ConversationPayload(msgspec.Struct, frozen=True, gc=False):
     id: str
     object: str = "realtime.conversation"
 
 
 class ConversationCreated(ServerEvent, frozen=True, tag="conversation.created"):
-    conversation: Conversation
+    conversation: ConversationPayload
 
 
 class ItemAdded(ServerEvent, frozen=True, tag="conversation.item.added"):
@@ -101,15 +101,15 @@ class ItemDone(ServerEvent, frozen=True, tag="conversation.item.done"):
     previous_item_id: str | None
 
 
-class ItemRetrieved(ServerEvent, frozen=True, tag="conversation.item.retrieved"):
+class ItemRetrievedEvent(ServerEvent, frozen=True, tag="conversation.item.retrieved"):
     item: Item
 
 
-class ItemDeleted(ServerEvent, frozen=True, tag="conversation.item.deleted"):
+class ItemDeletedEvent(ServerEvent, frozen=True, tag="conversation.item.deleted"):
     item_id: str
 
 
-class ItemTruncated(ServerEvent, frozen=True, tag="conversation.item.truncated"):
+class ItemTruncatedEvent(ServerEvent, frozen=True, tag="conversation.item.truncated"):
     item_id: str
     content_index: int
     audio_end_ms: int
@@ -173,16 +173,16 @@ class TranscriptionSegment(
 # -- input audio buffer
 
 
-class InputCommitted(ServerEvent, frozen=True, tag="input_audio_buffer.committed"):
+class InputCommittedEvent(ServerEvent, frozen=True, tag="input_audio_buffer.committed"):
     item_id: str
     previous_item_id: str | None
 
 
-class InputCleared(ServerEvent, frozen=True, tag="input_audio_buffer.cleared"):
+class InputClearedEvent(ServerEvent, frozen=True, tag="input_audio_buffer.cleared"):
     pass
 
 
-class SpeechStarted(ServerEvent, frozen=True, tag="input_audio_buffer.speech_started"):
+class SpeechStartedEvent(ServerEvent, frozen=True, tag="input_audio_buffer.speech_started"):
     item_id: str
     audio_start_ms: int
 
@@ -209,7 +209,7 @@ class OutputStopped(ServerEvent, frozen=True, tag="output_audio_buffer.stopped")
     response_id: str
 
 
-class OutputCleared(ServerEvent, frozen=True, tag="output_audio_buffer.cleared"):
+class OutputClearedEvent(ServerEvent, frozen=True, tag="output_audio_buffer.cleared"):
     """`response_id` is empty only if the session never had a response."""
 
     response_id: str
@@ -218,11 +218,11 @@ class OutputCleared(ServerEvent, frozen=True, tag="output_audio_buffer.cleared")
 # -- responses
 
 
-class ResponseCreated(ServerEvent, frozen=True, tag="response.created"):
+class ResponseCreatedEvent(ServerEvent, frozen=True, tag="response.created"):
     response: Response
 
 
-class ResponseDone(ServerEvent, frozen=True, tag="response.done"):
+class ResponseDoneEvent(ServerEvent, frozen=True, tag="response.done"):
     response: Response
 
 

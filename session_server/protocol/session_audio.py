@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from session_server.protocol import error_codes
 from session_server.protocol.session_config import (
-    AudioInput,
-    AudioOutput,
+    AudioInputPayload,
+    AudioOutputPayload,
     NoiseReduction,
     SemanticVad,
     ServerVad,
@@ -33,7 +33,7 @@ _HINTS = 100
 """Entries of a list of languages or keywords."""
 
 
-def merge_input(now: AudioInput, value: Json, path: str) -> AudioInput:
+def merge_input(now: AudioInputPayload, value: Json, path: str) -> AudioInputPayload:
     known = ("format", "transcription", "noise_reduction", "turn_detection")
     fields = Fields(value, path, known)
 
@@ -49,7 +49,7 @@ def merge_input(now: AudioInput, value: Json, path: str) -> AudioInput:
     def turn_detection(value: Json, path: str) -> TurnDetection:
         return _merge_turn_detection(now.turn_detection, value, path)
 
-    return AudioInput(
+    return AudioInputPayload(
         fields.merge("format", now.format, AudioFormat.PCM, form),
         fields.merge("transcription", now.transcription, None, transcription),
         fields.merge("noise_reduction", now.noise_reduction, None, noise_reduction),
@@ -58,8 +58,8 @@ def merge_input(now: AudioInput, value: Json, path: str) -> AudioInput:
 
 
 def merge_output(
-    now: AudioOutput, default: AudioOutput, value: Json, path: str, voices: Voices
-) -> AudioOutput:
+    now: AudioOutputPayload, default: AudioOutputPayload, value: Json, path: str, voices: Voices
+) -> AudioOutputPayload:
     fields = Fields(value, path, ("format", "voice", "speed"))
 
     def form(value: Json, path: str) -> AudioFormat:
@@ -68,7 +68,7 @@ def merge_output(
     def voice(value: Json, path: str) -> str:
         return voice_name(voices, value, path)
 
-    return AudioOutput(
+    return AudioOutputPayload(
         fields.merge("format", now.format, AudioFormat.PCM, form),
         fields.merge("voice", now.voice, default.voice, voice),
         fields.merge("speed", now.speed, default.speed, number_between(0.25, 1.5)),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from session_server.protocol.extensions import Extensions, Video, VideoOffer
+from session_server.protocol.extensions import ExtensionsPayload, Video, VideoOffer
 from session_server.protocol.tools import FunctionTool, ToolChoice
 from session_server.protocol.values import Json, JsonObject
 from session_server.types.audio import AudioFormat
@@ -102,7 +102,7 @@ class NoiseReduction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     strength: float | None = None
 
 
-class AudioInput(msgspec.Struct, frozen=True):
+class AudioInputPayload(msgspec.Struct, frozen=True):
     format: AudioFormat = AudioFormat.PCM
     transcription: Transcription | None = None
     noise_reduction: NoiseReduction | None = None
@@ -117,7 +117,7 @@ class AudioInput(msgspec.Struct, frozen=True):
         }
 
 
-class AudioOutput(msgspec.Struct, frozen=True):
+class AudioOutputPayload(msgspec.Struct, frozen=True):
     format: AudioFormat = AudioFormat.PCM
     voice: str = "marin"
     speed: float = 1.0
@@ -136,7 +136,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return value
 
 
-class Truncation(msgspec.Struct, frozen=True, gc=False):
+class TruncationPayload(msgspec.Struct, frozen=True, gc=False):
     """`mode`: auto, disabled or retention_ratio; the numbers belong to the last."""
 
     mode: str = "auto"
@@ -165,11 +165,11 @@ class SessionConfig(msgspec.Struct, frozen=True):
     reasoning_effort: str | None = None
     tracing: str | Stored | None = None
     prompt: Stored | None = None
-    truncation: Truncation = Truncation()
+    truncation: TruncationPayload = TruncationPayload()
     include: tuple[str, ...] | None = None
-    input: AudioInput = AudioInput()
-    output: AudioOutput = AudioOutput()
-    extensions: Extensions = Extensions()
+    input: AudioInputPayload = AudioInputPayload()
+    output: AudioOutputPayload = AudioOutputPayload()
+    extensions: ExtensionsPayload = ExtensionsPayload()
 
     @property
     def responds(self) -> bool:
@@ -200,7 +200,7 @@ def session_rules(
     voices: Voices, *, instructions: str = "", video: VideoOffer | None = None
 ) -> SessionRules:
     """Rules with the protocol's defaults."""
-    output = AudioOutput(voice=voices.default)
+    output = AudioOutputPayload(voice=voices.default)
     return SessionRules(voices, SessionConfig(instructions=instructions, output=output), video)
 
 

@@ -13,19 +13,19 @@ from functools import partial
 import msgspec
 
 from session_server.protocol import error_codes
-from session_server.protocol.extensions import Extensions, merge_extensions
+from session_server.protocol.extensions import ExtensionsPayload, merge_extensions
 from session_server.protocol.frames import MAX_ECHO
 from session_server.protocol.session_audio import merge_input, merge_output
 from session_server.protocol.session_config import (
     REALTIME,
     TRANSCRIPTION,
-    AudioInput,
-    AudioOutput,
+    AudioInputPayload,
+    AudioOutputPayload,
     SessionConfig,
     SessionRules,
     Stored,
     Transcription,
-    Truncation,
+    TruncationPayload,
     body_to_wire,
 )
 from session_server.protocol.tools import tool_choice, tools
@@ -77,14 +77,14 @@ _BETA = {
 
 
 def initial_config(
-    rules: SessionRules, *, kind: str = REALTIME, extensions: Extensions | None = None
+    rules: SessionRules, *, kind: str = REALTIME, extensions: ExtensionsPayload | None = None
 ) -> SessionConfig:
     """A connection's session before any update. `kind`: realtime, or transcription (`?intent=transcription`)."""
     heard = rules.defaults.input
     if kind == TRANSCRIPTION:
         heard = msgspec.structs.replace(heard, transcription=Transcription())
     return msgspec.structs.replace(
-        rules.defaults, type=kind, input=heard, extensions=extensions or Extensions()
+        rules.defaults, type=kind, input=heard, extensions=extensions or ExtensionsPayload()
     )
 
 
@@ -149,7 +149,7 @@ def _merge(config: SessionConfig, fields: Fields, rules: SessionRules) -> Sessio
     def audio(value: Json, path: str) -> _Audio:
         return _merge_audio(config, value, path, rules)
 
-    def extensions(value: Json, path: str) -> Extensions:
+    def extensions(value: Json, path: str) -> ExtensionsPayload:
         return merge_extensions(config.extensions, value, path, rules.video)
 
     merge = fields.merge
@@ -171,15 +171,18 @@ def _merge(config: SessionConfig, fields: Fields, rules: SessionRules) -> Sessio
         merge("tracing", config.tracing, None, partial(_tracing, config.tracing)),
         merge("prompt", config.prompt, None, partial(_prompt, config.prompt)),
         merge(
-            "truncation", config.truncation, Truncation(), partial(_truncation, config.truncation)
+            "truncation",
+            config.truncation,
+            TruncationPayload(),
+            partial(_truncation, config.truncation),
         ),
         merge("include", config.include, None, array_of(option(INCLUDABLE), len(INCLUDABLE))),
         *sound,
-        merge("extensions", config.extensions, Extensions(), extensions),
+        merge("extensions", config.extensions, ExtensionsPayload(), extensions),
     )
 
 
-_Audio = tuple[AudioInput, AudioOutput]
+_Audio = tuple[AudioInputPayload, AudioOutputPayload]
 
 
 def _merge_audio(config: SessionConfig, value: Json, path: str, rules: SessionRules) -> _Audio:
@@ -187,7 +190,7 @@ def _merge_audio(config: SessionConfig, value: Json, path: str, rules: SessionRu
     known = ("input", "output") if config.type == REALTIME else ("input",)
     fields = Fields(value, path, known)
 
-    def output(value: Json, path: str) -> AudioOutput:
+    def output(value: Json, path: str) -> AudioOutputPayload:
         return merge_output(config.output, default.output, value, path, rules.voices)
 
     heard = fields.merge("input", config.input, default.input, partial(merge_input, config.input))
@@ -241,9 +244,9 @@ def _stored(now: Stored | None, fields: Fields, parsers: _Parsers, path: str) ->
     return Stored(json_text(merged, path))
 
 
-def _truncation(current: Truncation, value: Json, path: str) -> Truncation:
+def _truncation(current: TruncationPayload, value: Json, path: str) -> TruncationPayload:
     if isinstance(value, str):
-        return Truncation(option(("auto", "disabled"))(value, path))
+        return TruncationPayload(option(("auto", "disabled"))(value, path))
     if not isinstance(value, dict):
         raise error_codes.invalid_type(path, "a string or an object", kind_of(value))
     fields = Fields(value, path, ("type", "retention_ratio", "token_limits"))
@@ -259,7 +262,7 @@ def _truncation(current: Truncation, value: Json, path: str) -> Truncation:
         return inner.merge("post_instructions", current.post_instructions, None, tokens)
 
     tokens = fields.merge("token_limits", current.post_instructions, None, limits)
-    return Truncation("retention_ratio", ratio, tokens)
+    return TruncationPayload("retention_ratio", ratio, tokens)
 
 
 def _check_voice(

@@ -222,7 +222,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordedStep:
     """One event (None: a deadline came), and what a fresh core did about it."""
 
     at: int
@@ -261,7 +261,7 @@ class PastSession:
                 event = replace(event, pcm=bytes(line.audio))
             self._events.append((line.at, event))
 
-    def relive(self) -> Iterator[Step]:
+    def relive(self) -> Iterator[RecordedStep]:
         """What a fresh core does with the same events and ids."""
         ids = iter(self._ids)
         core = Session(
@@ -272,7 +272,7 @@ class PastSession:
         )
         for at, event in self._events:
             found = core.on_deadline(at) if event is None else core.handle(event, at)
-            yield Step(at, event, found)
+            yield RecordedStep(at, event, found)
 
 
 def past_sessions(lines: Iterable[bytes]) -> list[PastSession]:

@@ -80,7 +80,7 @@ class StageLoad:
         return responses * (self.job_s / self.audio_s + self.once_s / self.answer_s)
 
 
-class Verdict(enum.Enum):
+class AdmissionVerdict(enum.Enum):
     ADMIT = "admit"
     DEFER = "defer"
     REFUSE = "refuse"
@@ -104,17 +104,20 @@ class TurnAdmission:
         first_audio_ns: int = 0,
         spare: float = 0.0,
         beside: float = 0.0,
-    ) -> tuple[Verdict, str]:
+    ) -> tuple[AdmissionVerdict, str]:
         """`responses` generate or play now, without the new one; `first_audio_ns`: when the new one's first audio can
         be expected; `spare`: how many responses' work is done ahead; `beside`: cores that other work takes."""
         if not self._enabled or not responses:
-            return (Verdict.ADMIT, "")
+            return (AdmissionVerdict.ADMIT, "")
         reason = self._overload(max(1.0, responses + 1 - spare), loads, beside)
         if reason is None and first_audio_ns > self._first_audio_limit_ns:
             reason = "first_audio"
         if reason is None:
-            return (Verdict.ADMIT, "")
-        return (Verdict.DEFER if waited_ns < self._wait_ns else Verdict.REFUSE, reason)
+            return (AdmissionVerdict.ADMIT, "")
+        return (
+            AdmissionVerdict.DEFER if waited_ns < self._wait_ns else AdmissionVerdict.REFUSE,
+            reason,
+        )
 
     @staticmethod
     def host_work(responses: float, loads: Iterable[StageLoad]) -> float:

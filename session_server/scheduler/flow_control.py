@@ -11,7 +11,7 @@ Credits of one bounded edge: the producer takes before it makes, the consumer gi
 from __future__ import annotations
 
 from session_server.scheduler.params import PolicyName
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 from session_server.types.audio import NS_PER_MS
 
 LEASE = 16
@@ -41,7 +41,7 @@ class Lease:
 
     def offer(self, item: WorkItem, now: int) -> bool:
         """The answer may go on: whether there is something new to say to the engine."""
-        draft = item.kind is Kind.DRAFT
+        draft = item.kind is WorkClass.DRAFT
         most = DRAFT_LEASE if draft else self.taken + LEASE
         urgency_ns = self._urgency_ns(item)
         left = self.granted - self.taken
@@ -54,7 +54,7 @@ class Lease:
         return True
 
     def _urgency_ns(self, item: WorkItem) -> int:
-        if item.kind is Kind.DRAFT:
+        if item.kind is WorkClass.DRAFT:
             return FOREVER_NS
         return item.arrived_ns if self._policy is PolicyName.FCFS else item.latest_ns
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from session_server.scheduler.residency_events import Place, Rank, ResidencyParams
+from session_server.scheduler.residency_events import KvLocation, Rank, ResidencyParams
 
 
 @dataclass(slots=True)
@@ -191,10 +191,10 @@ class KvPool:
                 counts["idle" if entry.protected_until_ns is None else "protected"] += held
         return counts
 
-    def place(self, entry: Entry) -> Place:
+    def place(self, entry: Entry) -> KvLocation:
         if entry.ticket is not None:
-            return Place.OFFLOADING if entry.outward else Place.LOADING
-        return Place.RESIDENT if entry.here == entry.tokens else Place.OFFLOADED
+            return KvLocation.OFFLOADING if entry.outward else KvLocation.LOADING
+        return KvLocation.RESIDENT if entry.here == entry.tokens else KvLocation.OFFLOADED
 
     def check(self) -> None:
         """Raise AssertionError naming what is broken."""

@@ -11,18 +11,18 @@ from session_server.scheduler.eviction import EvictionQueue, LinkSpeed, NextUse,
 from session_server.scheduler.kv_pool import Entry, Hold, KvPool, Transfer
 from session_server.scheduler.residency_events import (
     Action,
-    Drop,
+    DropState,
     Evicted,
     EvictionOrder,
     EvictionReason,
-    Load,
+    LoadState,
     Offload,
     PreloadEnded,
     PreloadResult,
     Rank,
     Reloaded,
     ResidencyParams,
-    Start,
+    StartWork,
 )
 
 
@@ -101,7 +101,7 @@ class Traffic:
             hold.started = True
             waited = now - hold.since_ns
             reload = waited if hold.reload else 0
-            self.actions.append(Start(entry.name, work, waited, reload, hold.rank))
+            self.actions.append(StartWork(entry.name, work, waited, reload, hold.rank))
             if hold.reload:
                 critical = hold.rank is not Rank.WARM
                 self.actions.append(Reloaded(entry.name, waited, critical))
@@ -149,7 +149,7 @@ class Traffic:
             tokens = min(tokens, self._params.piece_tokens)
         ticket = self._begin(entry, False, tokens, now)
         size = tokens * self._params.bytes_per_token
-        self.actions.append(Load(ticket, entry.name, entry.here, tokens, size, critical))
+        self.actions.append(LoadState(ticket, entry.name, entry.here, tokens, size, critical))
 
     # -- out of the pool
 
@@ -253,7 +253,7 @@ class Traffic:
         if lost:
             size = lost * self._params.bytes_per_token
             self.actions.append(Evicted(entry.name, size, reason))
-        self.actions.append(Drop(entry.name, keep))
+        self.actions.append(DropState(entry.name, keep))
         self.leavers.offer(entry)
 
     def waste(self, entry: Entry) -> None:

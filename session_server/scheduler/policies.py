@@ -26,13 +26,13 @@ from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policy import REAL_AGES, Bands, Policy, entries
 from session_server.scheduler.policy_deadline import DeadlinePolicy
 from session_server.scheduler.run import Entry
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_S
 
 _PLAYING, _AWAITED, _PARTIAL, _DRAFT = 0, 1, 2, 3
 
 
-class Memory(Protocol):
+class KvOccupancy(Protocol):
     """Engine memory, as whoever keeps the books sees it; shares are 0 to 1."""
 
     @property
@@ -62,17 +62,17 @@ class LiveservePolicy:
         self._alpha = alpha
         self._beta = params.memory_weight
         self._barge_in_per_s = barge_in_per_s
-        self.memory: Memory | None = None
+        self.memory: KvOccupancy | None = None
 
     def place(self, item: WorkItem) -> tuple[int, int]:
         match item.kind:
-            case Kind.PLAYING:
+            case WorkClass.PLAYING:
                 return (_PLAYING, item.dry_ns)
-            case Kind.FINAL | Kind.FIRST_AUDIO:
+            case WorkClass.FINAL | WorkClass.FIRST_AUDIO:
                 return (_AWAITED, item.arrived_ns)
-            case Kind.PARTIAL:
+            case WorkClass.PARTIAL:
                 return (_PARTIAL, item.arrived_ns)
-            case Kind.DRAFT:
+            case WorkClass.DRAFT:
                 return (_DRAFT, item.arrived_ns)
 
     def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
@@ -120,7 +120,7 @@ class FcfsPolicy:
     ages = REAL_AGES
 
     def place(self, item: WorkItem) -> tuple[int, int]:
-        return (_DRAFT_LAST if item.kind is Kind.DRAFT else _REAL, item.arrived_ns)
+        return (_DRAFT_LAST if item.kind is WorkClass.DRAFT else _REAL, item.arrived_ns)
 
     def walk(self, bands: Bands, now: int, room: int, behind: bool) -> Iterator[Iterable[Entry]]:
         yield entries(bands, _REAL)

@@ -11,8 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from session_server.scheduler.run import Entry, Run
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.run import Entry, SortedRun
+from session_server.scheduler.work import WorkClass, WorkItem
 
 
 class Doors:
@@ -77,7 +77,7 @@ class Band:
 
     def between(
         self, low: int | None = None, high: int | None = None, most: int | None = None
-    ) -> Run | Iterator[Entry]:
+    ) -> SortedRun | Iterator[Entry]:
         """Entries whose order is in low..high (high excluded), from open lanes, in order; `most`: no more are looked at."""
         others = [(n, entries) for n, entries in self._others.items() if entries]
         held = self.held
@@ -92,7 +92,7 @@ class Band:
         last = min(len(held), first + most)  # lane 0 is always open: no more can be asked for
         if high is not None and last > first and held[last - 1][0] >= high:
             last = bisect_left(held, (high,), first, last)
-        return Run(held[first:last])
+        return SortedRun(held[first:last])
 
     def count(self, low: int, high: int) -> int:
         """Entries whose order is in low..high (high excluded), in all lanes."""
@@ -135,7 +135,7 @@ Bands = dict[int, Band]
 """By number; absent bands are empty."""
 
 
-REAL_AGES = tuple(kind < Kind.PARTIAL for kind in Kind)
+REAL_AGES = tuple(kind < WorkClass.PARTIAL for kind in WorkClass)
 """By kind: all but partial recognitions and drafts, which are dropped or adopted instead."""
 
 

@@ -42,8 +42,8 @@ from operator import itemgetter
 
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policy import REAL_AGES, Bands, entries
-from session_server.scheduler.run import Entry, Run
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.run import Entry, SortedRun
+from session_server.scheduler.work import WorkClass, WorkItem
 
 _WEIGHT = 0.05
 _SHARE = 0.95
@@ -78,10 +78,10 @@ class Beginnings:
 
 _PLAYING, _FINAL, _FIRST, _PARTIAL, _DRAFT = range(5)
 _KIND_PLAYING, _KIND_FINAL, _KIND_FIRST, _KIND_PARTIAL = (
-    Kind.PLAYING, Kind.FINAL, Kind.FIRST_AUDIO, Kind.PARTIAL,
+    WorkClass.PLAYING, WorkClass.FINAL, WorkClass.FIRST_AUDIO, WorkClass.PARTIAL,
 )  # fmt: skip
-Group = Run | Iterator[Entry]
-_NOBODY = Run()
+Group = SortedRun | Iterator[Entry]
+_NOBODY = SortedRun()
 _LATEST = itemgetter(0)
 """Of an entry of the first three bands."""
 _LOST = 3
@@ -118,8 +118,8 @@ class DeadlinePolicy:
         crowds = entry and params.late_rule and params.begin_lead_ns > 0
         self._beginnings = Beginnings() if crowds else None
         self.ages = tuple(
-            ages and not (kind is Kind.FIRST_AUDIO and params.late_rule)
-            for kind, ages in zip(Kind, REAL_AGES, strict=True)
+            ages and not (kind is WorkClass.FIRST_AUDIO and params.late_rule)
+            for kind, ages in zip(WorkClass, REAL_AGES, strict=True)
         )
 
     def place(self, item: WorkItem) -> tuple[int, int]:
@@ -169,7 +169,7 @@ class DeadlinePolicy:
                 yield self._late(bands, now, since, room, behind)
         spare = int(room * self._share) if pressed and not behind else room
         relaxed = _of(bands, _PLAYING, comfortable, None, spare)
-        if type(relaxed) is Run:
+        if type(relaxed) is SortedRun:
             spare -= len(relaxed)
             yield relaxed
         else:
@@ -242,7 +242,7 @@ class _Peeked:
     def __init__(self, found: Group) -> None:
         self.first: Entry | None
         self.all: Group = found
-        if isinstance(found, Run):
+        if isinstance(found, SortedRun):
             self.first = found[0] if found else None
             return
         self.first = next(found, None)
@@ -252,9 +252,9 @@ class _Peeked:
 
 def _merged(one: Group, other: Group, room: int) -> Group:
     """Both by slack, `one` first where it is equal; `heapq.merge` costs three times as much for two."""
-    if isinstance(one, Run) and isinstance(other, Run):
+    if isinstance(one, SortedRun) and isinstance(other, SortedRun):
         if one and other:
-            return Run(sorted(one + other, key=_LATEST)[:room])
+            return SortedRun(sorted(one + other, key=_LATEST)[:room])
         return one or other
     left_ones, right_ones = iter(one), iter(other)
     left = next(left_ones, None)

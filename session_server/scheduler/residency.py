@@ -25,23 +25,23 @@ from session_server.scheduler.kv_pool import Entry, Preload
 from session_server.scheduler.kv_traffic import Traffic
 from session_server.scheduler.residency_events import (
     Action,
-    Closed,
-    Drop,
+    DropState,
     Ended,
     Event,
+    KvLocation,
     Moved,
     MoveFailed,
-    Place,
     Playing,
     PoolLost,
     PreloadEnded,
     PreloadResult,
     Rank,
     ResidencyParams,
+    SessionClosed,
     Sized,
     SpeechDismissed,
-    SpeechStarted,
-    Wanted,
+    StateWanted,
+    UserSpeechStarted,
 )
 
 _PLAYBACK_STEP_NS = 250_000_000
@@ -70,7 +70,7 @@ class Residency:
         want = self._traffic.wants.first() if self._traffic.starved else None
         return want.rank if want is not None else None
 
-    def place(self, session: str) -> Place | None:
+    def place(self, session: str) -> KvLocation | None:
         """Where the session's state is; None when it has none."""
         entry = self._pool.entries.get(session)
         return self._pool.place(entry) if entry is not None and entry.tokens else None
@@ -136,20 +136,20 @@ class Residency:
         """Take in one event; what is to be done. Raises ValueError for work that can never have its room."""
         self._traffic.actions = []
         match event:
-            case Wanted():
+            case StateWanted():
                 self._wanted(event, now)
             case Ended():
                 self._ended(event, now)
             case Sized(session, tokens):
                 self._sized(session, tokens)
-            case SpeechStarted(session):
+            case UserSpeechStarted(session):
                 self._speech_started(session, now)
             case SpeechDismissed(session):
                 self._speech_dismissed(session)
             case Playing(session, until_ns):
                 self._playing(session, until_ns)
                 return []  # it frees nothing, and comes with every report of every listener
-            case Closed(session):
+            case SessionClosed(session):
                 self._closed(session)
             case Moved(ticket, tokens):
                 self._traffic.moved(ticket, tokens, now)
@@ -181,7 +181,7 @@ class Residency:
 
     # -- work
 
-    def _wanted(self, event: Wanted, now: int) -> None:
+    def _wanted(self, event: StateWanted, now: int) -> None:
         if self.params.blocks(event.room_tokens) > self.params.total_blocks:
             raise ValueError(f"{event.room_tokens} tokens never fit the pool")
         traffic = self._traffic
@@ -336,7 +336,7 @@ class Residency:
         traffic.preloads.pop(session, None)
         traffic.waste(entry)
         self._pool.remove(entry, traffic.transfers.get(entry.ticket or 0))
-        traffic.actions.append(Drop(session))
+        traffic.actions.append(DropState(session))
 
     def _pool_lost(self) -> None:
         traffic = self._traffic

@@ -48,7 +48,7 @@ class EvictionReason(enum.Enum):
     FAILED = "failed"
 
 
-class Place(enum.Enum):
+class KvLocation(enum.Enum):
     """Where a session's state is. OFFLOADED: some of it, or all, is in host memory and nothing moves."""
 
     RESIDENT = "resident"
@@ -113,7 +113,7 @@ class ResidencyParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StateWanted:
     """`work` needs the session's state, and room for `room_tokens` in all (prompt and answer). `order` sorts equals in
     rank, smallest first. Told again for the same work: its rank or order changed."""
 
@@ -143,7 +143,7 @@ class Sized:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechStarted:
+class UserSpeechStarted:
     """The user of the session began to speak, or broke in: its state will soon be used."""
 
     session: str
@@ -165,7 +165,7 @@ class Playing:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class SessionClosed:
     """The session is over: its state is not kept anywhere."""
 
     session: str
@@ -192,7 +192,7 @@ class PoolLost:
 
 
 Event = (
-    Wanted | Ended | Sized | SpeechStarted | SpeechDismissed | Playing | Closed | Moved | MoveFailed
+    StateWanted | Ended | Sized | UserSpeechStarted | SpeechDismissed | Playing | SessionClosed | Moved | MoveFailed
     | PoolLost
 )  # fmt: skip
 
@@ -201,7 +201,7 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadState:
     """Move tokens `first`.. into the pool; answer with Moved or MoveFailed. `critical`: work waits for it."""
 
     ticket: int
@@ -224,7 +224,7 @@ class Offload:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartWork:
     """The state is resident and the room is reserved. `reload_ns`: how long the work waited for a state that was not
     resident; `waited_ns`: how long it waited in all; `rank`: what it was in the end."""
 
@@ -236,7 +236,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropState:
     """Forget what the session's state holds behind its first `keep` tokens, in the pool and in host memory."""
 
     session: str
@@ -270,4 +270,4 @@ class PreloadEnded:
     size_bytes: int
 
 
-Action = Load | Offload | Start | Drop | Evicted | Reloaded | PreloadEnded
+Action = LoadState | Offload | StartWork | DropState | Evicted | Reloaded | PreloadEnded

@@ -9,7 +9,7 @@ Entry = tuple[int, int, WorkItem]
 compiled code makes such a tuple anew at will."""
 
 
-class Run(list[Entry]):
+class SortedRun(list[Entry]):
     """Entries of items that hold their slots and need nothing more, least slack first: a step may take as many of them at once as
     it has room for."""
 

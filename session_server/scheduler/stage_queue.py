@@ -16,12 +16,17 @@ from collections.abc import Iterable
 
 from session_server.scheduler.chunking import ChunkSizes, MakingTime
 from session_server.scheduler.policy import Band, Bands, Doors, Policy
-from session_server.scheduler.run import Entry, Run
-from session_server.scheduler.work import Choice, Kind, WorkItem, WorkKey
+from session_server.scheduler.run import Entry, SortedRun
+from session_server.scheduler.work import StepChoice, WorkClass, WorkItem, WorkKey
 
 _AGING = 64
 _CROWD_WEIGHT = 0.05
-_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
+_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = (
+    WorkClass.FINAL,
+    WorkClass.FIRST_AUDIO,
+    WorkClass.PLAYING,
+    WorkClass.DRAFT,
+)
 
 _Place = tuple[list[Entry], Entry, bool]
 """Lane, entry, and whether it ages: the policy has no other bound for it."""
@@ -109,7 +114,7 @@ class StageQueue:
     def turn_waits_for_slot(self) -> bool:
         """An answer that somebody awaits has no slot. To be asked when steps are starved: it looks at every item."""
         places = self._places.values()
-        return any(not e[2].started and e[2].kind < Kind.PARTIAL for _, e, _ in places)
+        return any(not e[2].started and e[2].kind < WorkClass.PARTIAL for _, e, _ in places)
 
     def next_wake(self) -> int | None:
         """When the first sleeping item may run."""
@@ -119,7 +124,7 @@ class StageQueue:
 
     def choose(
         self, now: int, free_slots: int | None = None, making: MakingTime = _no_time
-    ) -> list[Choice]:
+    ) -> list[StepChoice]:
         """Take out the items of the next step. `free_slots`: starts that the engine has room for."""
         if self._alarms:
             self._wake(now)
@@ -140,8 +145,8 @@ class StageQueue:
         self._needing_slots -= batch.begun
         self._take_out(batch.entries)
         if self._chunks is None:
-            return [Choice(entry[2], entry[2].units) for entry in batch.entries]
-        return [Choice(entry[2], self._units(entry[2], now, making)) for entry in batch.entries]
+            return [StepChoice(entry[2], entry[2].units) for entry in batch.entries]
+        return [StepChoice(entry[2], self._units(entry[2], now, making)) for entry in batch.entries]
 
     def _units(self, item: WorkItem, now: int, making: MakingTime) -> int:
         if self._chunks is None or not item.unit_ns:
@@ -250,14 +255,14 @@ class _Batch:
         if len(taken) >= room:
             return
         for group in walk:
-            if isinstance(group, Run) and (aged is None or aged not in group):
+            if isinstance(group, SortedRun) and (aged is None or aged not in group):
                 self._take_run(group, now)
             else:
                 self._take_each(group, None if aged is None else aged[2], now)
             if len(taken) >= room:
                 return
 
-    def _take_run(self, run: Run, now: int) -> None:
+    def _take_run(self, run: SortedRun, now: int) -> None:
         """As each of them, which hold their slots."""
         taken = self.entries
         taken += run[: self._room - len(taken)]

@@ -14,7 +14,7 @@ before first audio the deadline is the turn's end plus the first-audio objective
 from __future__ import annotations
 
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem, WorkKey
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem, WorkKey
 from session_server.types.audio import NS_PER_S, Value, samples_to_ns
 
 
@@ -68,7 +68,12 @@ class Playhead:
         return max(0, self._dry_ns - now) if self.generated else 0
 
 
-_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING, Kind.DRAFT
+_FINAL, _FIRST_AUDIO, _PLAYING, _DRAFT = (
+    WorkClass.FINAL,
+    WorkClass.FIRST_AUDIO,
+    WorkClass.PLAYING,
+    WorkClass.DRAFT,
+)
 
 
 class Step(Value, frozen=True):
@@ -119,7 +124,7 @@ class ResponseUrgency:
             self.playhead.adopt(now)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> WorkClass:
         if self.draft:
             return _DRAFT
         if self.playhead is None:
@@ -173,7 +178,7 @@ class ResponseUrgency:
                 kind, dry = _PLAYING, due
         return self._work(step, kind, due, dry, -FOREVER_NS)
 
-    def _work(self, step: Step, kind: Kind, due: int, dry: int, cap: int) -> WorkItem:
+    def _work(self, step: Step, kind: WorkClass, due: int, dry: int, cap: int) -> WorkItem:
         latest = due - step.path_ns if due < FOREVER_NS else FOREVER_NS
         return WorkItem(
             step.key,

@@ -18,7 +18,7 @@ FOREVER_NS = 1 << 61
 """Later than any instant."""
 
 
-class Kind(enum.IntEnum):
+class WorkClass(enum.IntEnum):
     """What waits for an item, most pressing first."""
 
     FINAL = 0
@@ -43,7 +43,7 @@ class WorkItem(Value, frozen=True):
     """
 
     key: WorkKey
-    kind: Kind
+    kind: WorkClass
     arrived_ns: int
     due_ns: int
     latest_ns: int
@@ -60,7 +60,7 @@ class WorkItem(Value, frozen=True):
         return self.latest_ns - now
 
 
-class Choice(Value, frozen=True):
+class StepChoice(Value, frozen=True):
     """Advance this item's job by at most `units`."""
 
     item: WorkItem

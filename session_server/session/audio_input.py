@@ -34,21 +34,21 @@ from session_server.core.conversation import InputAudioContent, Item, Message
 from session_server.core.events import AudioAppended, ItemCreated, SpeechProbability
 from session_server.protocol import items as wire
 from session_server.session.event_encoder import Speller
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.types.audio import INPUT_RATE, AudioFormat
 from session_server.types.errors import ClientFault
 
 MAX_BYTES = 64 * 1024 * 1024
 
 
-class Sound(NamedTuple):
+class MicrophoneAudio(NamedTuple):
     """Microphone audio that came beside the frames: s16le mono at `rate`."""
 
     pcm: bytes
     rate: int
 
 
-Entry = str | bytes | Sound
+Entry = str | bytes | MicrophoneAudio
 """Bytes are a binary frame."""
 
 
@@ -86,7 +86,7 @@ class Inbox:
 
 
 def _size(entry: Entry) -> int:
-    return len(entry.pcm) if isinstance(entry, Sound) else len(entry)
+    return len(entry.pcm) if isinstance(entry, MicrophoneAudio) else len(entry)
 
 
 PIECE_MS = 100
@@ -105,7 +105,7 @@ class Ears:
         max_input_ms: int,
         apart: bool = False,
     ) -> None:
-        self.audio = InputAudio(INPUT_RATE if apart else format.rate, max_input_ms)
+        self.audio = InputTimeline(INPUT_RATE if apart else format.rate, max_input_ms)
         self._apart = apart
         self._microphone: FirResampler | None = None
         self.echo = echo
@@ -136,7 +136,7 @@ class Ears:
             heard = self._decoder.push(piece)
             yield from self._take_in(self._raw(piece), heard, now)
 
-    def gather(self, pcm: bytes, rate: int) -> Sound | None:
+    def gather(self, pcm: bytes, rate: int) -> MicrophoneAudio | None:
         """Take in microphone audio that came apart; what there is to `hear` once it may complete a frame: nothing is judged
         later than if every piece were heard at once."""
         self._gathered += pcm
@@ -144,11 +144,11 @@ class Ears:
         samples = len(self._gathered) // 2 * INPUT_RATE // rate
         return self.gathered() if samples >= self._framer.missing else None
 
-    def gathered(self) -> Sound | None:
+    def gathered(self) -> MicrophoneAudio | None:
         """What was gathered and not given out yet."""
         if not self._gathered:
             return None
-        whole = Sound(bytes(self._gathered), self._gathered_rate)
+        whole = MicrophoneAudio(bytes(self._gathered), self._gathered_rate)
         self._gathered.clear()
         return whole
 
@@ -244,12 +244,12 @@ def keep_recordings(
 ) -> ItemCreated:
     """`created`, with the length of every recording that has to be recognised. `for_prompts`: the thinker hears them.
     Raises ClientFault."""
-    if not isinstance(item, wire.Message) or not isinstance(created.item, Message):
+    if not isinstance(item, wire.MessagePayload) or not isinstance(created.item, Message):
         return created
     content = list(created.item.content)
     for index, part in enumerate(item.content):
         known = content[index]
-        if not isinstance(part, wire.InputAudio) or not isinstance(known, InputAudioContent):
+        if not isinstance(part, wire.InputAudioPayload) or not isinstance(known, InputAudioContent):
             continue
         if not part.audio:
             continue

@@ -31,7 +31,7 @@ from session_server.protocol.client_events import PlaybackAck
 from session_server.protocol.error_codes import missing
 from session_server.protocol.frames import AudioDeltas
 from session_server.session import host_adapter as seam
-from session_server.transports.base import AudioSent, Outbox, Player
+from session_server.transports.base import AudioSent, Outbox, PlayoutTransport
 from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, AudioFormat, samples_to_ns
 
 MAX_RATES = 256
@@ -61,7 +61,7 @@ class Voice:
     def __init__(self, outbox: Outbox, echo: EchoGuard | None, format: AudioFormat) -> None:
         self.format = format
         self._outbox = outbox
-        self._player = outbox if isinstance(outbox, Player) else None
+        self._player = outbox if isinstance(outbox, PlayoutTransport) else None
         self._echo = echo
         self._parts: dict[str, _Part] = {}
         self._rates: OrderedDict[str, int] = OrderedDict()

@@ -28,7 +28,7 @@ from session_server.process.clock import Clock, DeadlineTimer, Loop
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, TooLarge
-from session_server.video.frame_gate import FrameGate, Verdict
+from session_server.video.frame_gate import FrameGate, FrameVerdict
 from session_server.video.picture_limits import LumaGrid
 
 MOST_TAKEN = 4
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
 
 
-class Run(Protocol):
+class RunInThread(Protocol):
     """Does `work` in a worker thread, and calls `done` on the loop with what it returned or raised."""
 
     def __call__(
@@ -62,18 +62,18 @@ class _Judged:
 
     came: _Came
     grid: LumaGrid
-    verdict: Verdict
+    verdict: FrameVerdict
     data: bytes | None
 
 
 @dataclass(slots=True)
 class _Taken:
-    reason: Verdict
+    reason: FrameVerdict
     data: bytes
     fetched: bool = False
 
 
-class Camera:
+class FrameIntake:
     """Frames in, `FrameTaken`, `FrameAlike` and `FrameCame` out by `feed`. `input_end`: how long the input time line is. `numbers`: of taken
     frames, growing over all cameras that one core gets to know. `on_bad`: a frame could not be looked at; the text follows the name of
     the field."""
@@ -86,7 +86,7 @@ class Camera:
         metrics: Metrics,
         feed: Callable[[events.Event], None],
         input_end: Callable[[], int],
-        run: Run,
+        run: RunInThread,
         max_fps: float,
         numbers: Iterator[int],
         *,
@@ -241,10 +241,10 @@ class Camera:
         self._passed = None if found.verdict.kept else found
         if found.data is not None:
             self._take(found, found.data)
-        elif found.verdict is Verdict.SIMILAR:
+        elif found.verdict is FrameVerdict.SIMILAR:
             self._alike = found.came
             self._tell_alike()
-        elif found.verdict is Verdict.RATE:
+        elif found.verdict is FrameVerdict.RATE:
             self._alike = None
             self._tell_it_runs(found.came.captured_ns)
 
@@ -259,7 +259,7 @@ class Camera:
         self.on_bad("could not be looked at")
 
     def _take(self, found: _Judged, data: bytes) -> None:
-        reason = Verdict.FORCED if self._wanted else found.verdict
+        reason = FrameVerdict.FORCED if self._wanted else found.verdict
         self._wanted = False
         self._alike = None  # it looked like the one before
         self._taken_ns = self._clock.now()
@@ -271,7 +271,7 @@ class Camera:
         self._feed(events.FrameTaken(self._number, came.at_sample, came.captured_ns, reason.value))
 
     def _is_due(self, passed: _Judged, now: int) -> bool:
-        return passed.verdict is Verdict.RATE and now >= self._due_ns()
+        return passed.verdict is FrameVerdict.RATE and now >= self._due_ns()
 
     def _due_ns(self) -> int:
         """When a change may be taken."""
@@ -318,7 +318,7 @@ class Camera:
         if not self._busy:
             if self._waiting is not None:
                 dues.append(self._rested_ns)
-            if self._passed is not None and self._passed.verdict is Verdict.RATE:
+            if self._passed is not None and self._passed.verdict is FrameVerdict.RATE:
                 dues.append(self._due_ns())
         self._timer.set(min(dues, default=None))
 

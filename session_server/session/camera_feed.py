@@ -17,14 +17,14 @@ from session_server.protocol import error_codes
 from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video
 from session_server.protocol.values import camera_frame, decoded_bytes
-from session_server.session.camera import Camera
+from session_server.session.camera import FrameIntake
 from session_server.session.host_adapter import look_at_frame
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.session.services import SessionServices
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, samples_to_ns
 from session_server.types.errors import ClientFault
-from session_server.video.frame_gate import EncodedFrame
+from session_server.video.frame_gate import EncodedPicture
 
 AHEAD_MS = 10_000
 """A time stamp may lie so far beyond the end of the input audio; it is taken as that end."""
@@ -41,7 +41,7 @@ class CameraFeed:
         self,
         services: SessionServices,
         session_id: str,
-        audio: InputAudio,
+        audio: InputTimeline,
         feed: Callable[[events.Event], None],
         refuse: Callable[[ClientFault], None],
     ) -> None:
@@ -51,7 +51,7 @@ class CameraFeed:
         self._feed = feed
         self._refuse = refuse
         self._chosen: Video | None = None
-        self._camera: Camera | None = None
+        self._camera: FrameIntake | None = None
         self._numbers = itertools.count(1)
         self._asked_fps = self._allowed_fps = 0.0
         self._performing = False
@@ -74,10 +74,10 @@ class CameraFeed:
         elif self._camera is None:
             self._camera = self._new_camera(video.max_fps)
 
-    def _new_camera(self, max_fps: float) -> Camera:
+    def _new_camera(self, max_fps: float) -> FrameIntake:
         services = self._services
         run = services.side_thread.run
-        camera = Camera(
+        camera = FrameIntake(
             services.clock,
             services.metrics,
             self._bring,
@@ -128,7 +128,7 @@ class CameraFeed:
         self._by_track = False
         self._give_way(camera)
         captured_ns = self._services.clock.now() - samples_to_ns(end - at, INPUT_RATE)
-        camera.on_frame(EncodedFrame(data, chosen.max_bytes), captured_ns, at)
+        camera.on_frame(EncodedPicture(data, chosen.max_bytes), captured_ns, at)
 
     def _input_end(self) -> int:
         return self._audio.appended_end
@@ -200,7 +200,7 @@ class CameraFeed:
                 if camera is not None:
                     camera.want()
 
-    def _give_way(self, camera: Camera) -> None:
+    def _give_way(self, camera: FrameIntake) -> None:
         """Never below the slowest rate that the protocol knows."""
         fps = max(MIN_FPS, self._asked_fps * self._services.loop_load.share)
         if fps != self._allowed_fps:

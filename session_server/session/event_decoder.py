@@ -107,11 +107,11 @@ def core_item(item: wire_items.Item, new_id: NewId) -> items.Item:
     item_id = item.id or new_id("item")
     status = items.ItemStatus(item.status)
     match item:
-        case wire_items.Message(_, role, _, content):
+        case wire_items.MessagePayload(_, role, _, content):
             return items.Message(item_id, items.Role(role), status, tuple(map(_content, content)))
-        case wire_items.FunctionCall(_, call_id, name, arguments):
+        case wire_items.FunctionCallPayload(_, call_id, name, arguments):
             return items.FunctionCall(item_id, call_id or new_id("call"), name, arguments, status)
-        case wire_items.FunctionCallOutput(_, call_id, output):
+        case wire_items.FunctionCallOutputPayload(_, call_id, output):
             return items.FunctionCallOutput(item_id, call_id, output, status)
 
 
@@ -119,7 +119,7 @@ def _content(part: wire_items.Content) -> items.Content:
     match part:
         case wire_items.InputText(text) | wire_items.OutputText(text):
             return items.TextContent(text)
-        case wire_items.InputAudio(transcript):
+        case wire_items.InputAudioPayload(transcript):
             return items.InputAudioContent(0, 0, transcript, appended=False)
         case wire_items.InputImage(image_url, detail):
             return items.ImageContent(image_url, detail)
@@ -175,10 +175,10 @@ def _context_item(
 
 def _refuse_unknown_words(entry: wire_items.Item, path: str, event_id: str | None) -> None:
     """A response begins at once: nothing could be recognised for it any more."""
-    if not isinstance(entry, wire_items.Message):
+    if not isinstance(entry, wire_items.MessagePayload):
         return
     for i, part in enumerate(entry.content):
-        if isinstance(part, wire_items.InputAudio) and part.transcript is None:
+        if isinstance(part, wire_items.InputAudioPayload) and part.transcript is None:
             message = (
                 "Audio in the input of a response needs its 'transcript'; without one, "
                 "create it as an item of the conversation and refer to that."

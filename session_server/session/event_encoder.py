@@ -93,9 +93,9 @@ class Speller:
             case actions.AnnounceRateLimits():
                 return wire.RateLimitsUpdated(new)
             case actions.AnnounceResponseCreated(response):
-                return wire.ResponseCreated(new, self._response(response))
+                return wire.ResponseCreatedEvent(new, self._response(response))
             case actions.AnnounceResponseDone(response):
-                return wire.ResponseDone(new, self._response(response))
+                return wire.ResponseDoneEvent(new, self._response(response))
             case actions.AnnounceOutputItemAdded(response_id, index, item):
                 return wire.OutputItemAdded(new, response_id, index, self.item(item))
             case actions.AnnounceOutputItemDone(response_id, index, item):
@@ -142,11 +142,11 @@ class Speller:
                 return wire.ItemDone(new, self.item(item), previous)
             case actions.AnnounceItemDeleted(item_id):
                 self.forget_audio(item_id)
-                return wire.ItemDeleted(new, item_id)
+                return wire.ItemDeletedEvent(new, item_id)
             case actions.AnnounceItemRetrieved(item):
-                return wire.ItemRetrieved(new, self.item(item, with_audio=True))
+                return wire.ItemRetrievedEvent(new, self.item(item, with_audio=True))
             case actions.AnnounceTruncated(item_id, content_index, audio_end_ms):
-                return wire.ItemTruncated(new, item_id, content_index, audio_end_ms)
+                return wire.ItemTruncatedEvent(new, item_id, content_index, audio_end_ms)
             case _:
                 assert_never(action)
 
@@ -159,7 +159,7 @@ class Speller:
             case actions.AnnounceOutputStopped(response_id):
                 return wire.OutputStopped(new, response_id)
             case actions.AnnounceOutputCleared(response_id):
-                return wire.OutputCleared(new, response_id or "")
+                return wire.OutputClearedEvent(new, response_id or "")
             case actions.AnnounceMute(response_id, epoch, reversible):
                 return wire.PlaybackMute(new, response_id, epoch, reversible)
             case actions.AnnouncePlay(response_id, epoch):
@@ -214,11 +214,13 @@ class Speller:
             case items.Message(item_id, role, status, content):
                 sounds = self._audio.get(item_id, {}) if with_audio else {}
                 parts = tuple(_content(part, role, sounds.get(i)) for i, part in enumerate(content))
-                return wire_items.Message(item_id, role.value, status.value, parts)
+                return wire_items.MessagePayload(item_id, role.value, status.value, parts)
             case items.FunctionCall(item_id, call_id, name, arguments, status):
-                return wire_items.FunctionCall(item_id, call_id, name, arguments, status.value)
+                return wire_items.FunctionCallPayload(
+                    item_id, call_id, name, arguments, status.value
+                )
             case items.FunctionCallOutput(item_id, call_id, output, status):
-                return wire_items.FunctionCallOutput(item_id, call_id, output, status.value)
+                return wire_items.FunctionCallOutputPayload(item_id, call_id, output, status.value)
 
 
 _ConversationAction = (
@@ -264,7 +266,7 @@ def _content(part: items.Content, role: items.Role, sound: bytes | None) -> wire
                 return wire_items.OutputText(text)
             return wire_items.InputText(text)
         case items.InputAudioContent():
-            return wire_items.InputAudio(part.transcript, sound)
+            return wire_items.InputAudioPayload(part.transcript, sound)
         case items.OutputAudioContent(transcript):
             return wire_items.OutputAudio(transcript)
         case items.ImageContent(image_url, detail):
@@ -300,13 +302,13 @@ def _part_event(new: str, action: _PartAction) -> wire.ServerEvent:
 def _input_event(new: str, action: _InputAction) -> wire.ServerEvent:
     match action:
         case actions.AnnounceSpeechStarted(item_id, start_ms):
-            return wire.SpeechStarted(new, item_id, start_ms)
+            return wire.SpeechStartedEvent(new, item_id, start_ms)
         case actions.AnnounceSpeechStopped(item_id, end_ms):
             return wire.SpeechStopped(new, item_id, end_ms)
         case actions.AnnounceCommitted(item_id, previous):
-            return wire.InputCommitted(new, item_id, previous)
+            return wire.InputCommittedEvent(new, item_id, previous)
         case actions.AnnounceInputCleared():
-            return wire.InputCleared(new)
+            return wire.InputClearedEvent(new)
         case actions.AnnounceIdleTimeout(item_id, start_ms, end_ms):
             return wire.TimeoutTriggered(new, item_id, start_ms, end_ms)
         case actions.AnnounceTranscriptDelta(item_id, index, delta):

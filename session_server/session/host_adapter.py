@@ -9,7 +9,7 @@ from session_server.core import actions, events
 from session_server.core.settings import Modality, Tool
 from session_server.host import messages
 from session_server.protocol.values import decode_base64
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.transports.base import AudioSent
 from session_server.types.audio import NS_PER_MS, WordSpan
 
@@ -34,7 +34,7 @@ FRAME_DUE_MS = 300
 """Of the camera: what an answer waits for a fresh one."""
 
 
-def to_host(session: str, command: HostCommand, audio: InputAudio, now: int) -> messages.ToHost:
+def to_host(session: str, command: HostCommand, audio: InputTimeline, now: int) -> messages.ToHost:
     """The message that carries out `command`."""
     match command:
         case actions.ReportFrontier(response_id, mark, paused):
@@ -85,7 +85,7 @@ def look_at_frame(
 
 
 def _prompt(
-    entries: tuple[actions.PromptMessage, ...], audio: InputAudio
+    entries: tuple[actions.PromptMessage, ...], audio: InputTimeline
 ) -> tuple[messages.PromptMessage, ...]:
     """A message whose sound is not kept any more is its words, where they are known, else it is left out."""
     prompt = []
@@ -106,7 +106,7 @@ def _view(camera: actions.CameraView | None) -> messages.CameraView | None:
     return messages.CameraView(camera.report, camera.age_ms, camera.earlier)
 
 
-def _sound(said: actions.UserAudio, audio: InputAudio) -> bytes:
+def _sound(said: actions.UserAudio, audio: InputTimeline) -> bytes:
     if said.item_id is None:
         return audio.heard(said.start_sample, said.end_sample)
     return audio.kept(said.item_id, said.content_index)
@@ -117,7 +117,7 @@ def _tools(tools: tuple[Tool, ...]) -> tuple[messages.ToolSpec, ...]:
 
 
 def _generate(
-    session: str, command: actions.StartGeneration, audio: InputAudio
+    session: str, command: actions.StartGeneration, audio: InputTimeline
 ) -> messages.Generate:
     return messages.Generate(
         session=session,

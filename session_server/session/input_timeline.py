@@ -95,7 +95,7 @@ class TimeLine:
         return b"".join(parts)
 
 
-class InputAudio:
+class InputTimeline:
     """Both time lines of a session, addressed in samples at INPUT_RATE."""
 
     def __init__(self, client_rate: int, max_ms: int) -> None:

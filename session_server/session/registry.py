@@ -71,7 +71,7 @@ class Connection:
     endpoint: Endpoint | None = None
 
 
-class Registry:
+class SessionRegistry:
     """All live sessions of one process. `max_sessions` None: the engine host alone judges how many there may be."""
 
     def __init__(

@@ -34,7 +34,7 @@ from session_server.session.audio_input import (
     Ears,
     Entry,
     Inbox,
-    Sound,
+    MicrophoneAudio,
     keep_recordings,
     keep_spoken,
 )
@@ -43,7 +43,7 @@ from session_server.session.camera_feed import CameraFeed
 from session_server.session.event_encoder import Speller
 from session_server.session.services import SessionServices as SessionServices
 from session_server.session.timing import TurnTiming
-from session_server.transports.base import AudioSent, Outbox, Player, VideoFrame
+from session_server.transports.base import AudioSent, Outbox, PlayoutTransport, VideoFrame
 from session_server.types.audio import NS_PER_MS, NS_PER_S, AudioFormat
 from session_server.types.errors import ClientFault
 
@@ -73,7 +73,7 @@ class SessionTask:
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._config = config = self._effective(config)
-        self._server_plays = isinstance(outbox, Player)
+        self._server_plays = isinstance(outbox, PlayoutTransport)
         chosen = self._settings(config)
         new_id = services.new_id
         if services.recorder is not None:
@@ -217,7 +217,7 @@ class SessionTask:
             self._feed(event)
 
     def _take(self, entry: Entry) -> None:
-        if isinstance(entry, Sound):
+        if isinstance(entry, MicrophoneAudio):
             self._listening = self._ears.hear(*entry, self._services.clock.now())
         else:
             self._read(entry)

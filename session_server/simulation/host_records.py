@@ -18,12 +18,12 @@ from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Action,
     Evicted,
-    Load,
+    LoadState,
     Offload,
     PreloadEnded,
     PreloadResult,
     Rank,
-    Start,
+    StartWork,
 )
 from session_server.types.audio import NS_PER_S
 
@@ -111,12 +111,12 @@ class KvRecords:
 
     def _note(self, action: Action) -> None:
         match action:
-            case Start(waited_ns=waited_ns, reload_ns=reload_ns, rank=rank):
+            case StartWork(waited_ns=waited_ns, reload_ns=reload_ns, rank=rank):
                 if rank is not Rank.WARM:
                     self.waits_ns.append(waited_ns)
                     if reload_ns:
                         self.reloads_ns.append(reload_ns)
-            case Load():
+            case LoadState():
                 self.loaded_bytes += action.size_bytes
                 self.loaded_ahead_bytes += 0 if action.critical else action.size_bytes
             case Offload():

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from engines.base import JobKey
 from engines.sim.cost_profile import KvCosts
-from engines.sim.kv_cache import ForgetfulPool, Memory, Unlimited
+from engines.sim.kv_cache import ForgetfulPool, KvMemory, Unlimited
 from engines.sim.scripted_stages import ScriptedThinker
 from session_server.host.stages.kv_residency import ThinkerResidency, pool_params
 from session_server.host.stages.kv_store import MovedState
 from session_server.scheduler.params import KvEviction, SchedulerParams
 from session_server.scheduler.residency import Residency
-from session_server.scheduler.residency_events import Load, Moved, MoveFailed, Offload
+from session_server.scheduler.residency_events import LoadState, Moved, MoveFailed, Offload
 from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.types.audio import NS_PER_S
 
@@ -36,7 +36,7 @@ class KvLink:
     def offload(self, move: Offload) -> None:
         self._carry(move.ticket, move.size_bytes)
 
-    def load(self, move: Load) -> None:
+    def load(self, move: LoadState) -> None:
         self._carry(move.ticket, move.size_bytes)
 
     def _carry(self, ticket: int, size_bytes: int) -> None:
@@ -103,7 +103,7 @@ def attach_pool(
     pool_tokens: int,
     loop: VirtualLoop,
     thinker: Callable[[], ScriptedThinker],
-) -> Memory:
+) -> KvMemory:
     """Give the thinker a pool of `pool_tokens`; its memory. Without one all prompts stay where they are."""
     if pool_tokens <= 0 or kv.bytes_per_token <= 0:
         return Unlimited()

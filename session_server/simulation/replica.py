@@ -34,7 +34,7 @@ from session_server.core.settings import (
 )
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import OpenSession, SessionRefused, ToSession
-from session_server.host.stages.stage_worker import Report, Worker
+from session_server.host.stages.stage_worker import Report, StageWorker
 from session_server.process.clock import Clock
 from session_server.recording.recorder import Recorder
 from session_server.scheduler.params import SchedulerParams
@@ -42,7 +42,7 @@ from session_server.simulation.host_records import HostRecords, KvRecords, Repli
 from session_server.simulation.host_setup import graph_of, scheduler_params, teach, with_eyes
 from session_server.simulation.kv_link import attach_pool
 from session_server.simulation.network import Noise, Path
-from session_server.simulation.seat import NewOccupant, Seat, nobody
+from session_server.simulation.seat import NewOccupant, SimulatedSeat, nobody
 from session_server.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.simulation.sim_session import SimSession
 from session_server.simulation.spec import CameraUse, SimulationSpec, Workload, draw
@@ -86,7 +86,7 @@ class Replica:
         self.params = scheduler_params(spec, profile)
         self.engines: dict[Stage, ScriptedEngine] = {}
         self.workers: dict[Stage, ModelWorker] = {}
-        self.seats: list[Seat] = []
+        self.seats: list[SimulatedSeat] = []
         self._spec = spec
         self._profile = profile
         self._number = number
@@ -187,7 +187,7 @@ class Replica:
         create: Callable[[], SteppedEngine],
         report: Callable[[Report], None],
         clock: Clock,
-    ) -> Worker:
+    ) -> StageWorker:
         engine = cast("ScriptedEngine", create())
         name = engine.cost.device
         device = self._devices.get(name)
@@ -253,7 +253,7 @@ class Replica:
         name = f"s{slot}_{self._opened}"
         noise = Noise(random.Random(f"{self._seed}/{name}"))
         traced = self._traced(slot)[0] if spec.workload.trace is not None else None
-        seat = Seat(slot, self.loop, Path(spec.network, noise), self._user_left, traced)
+        seat = SimulatedSeat(slot, self.loop, Path(spec.network, noise), self._user_left, traced)
         seat.occupant = self._new_occupant(seat, random.Random(f"{self._seed}/{name}/user"))
         seat.session = SimSession(
             name, self.loop, self.host.post, seat, self._settings, self._core, self._new_id,
@@ -281,7 +281,7 @@ class Replica:
         session = trace.sessions[number]
         return session, session.start_s + copy * _COPY_LATER_S
 
-    def _user_left(self, seat: Seat, again_s: float) -> None:
+    def _user_left(self, seat: SimulatedSeat, again_s: float) -> None:
         """In a closed loop somebody else takes the place."""
         if seat.session is not None and seat.session.closed:
             del self._sessions[seat.session.name]

@@ -55,7 +55,7 @@ class Occupant(Protocol):
         ...
 
 
-class Seat:
+class SimulatedSeat:
     """One session's place. `index`: of the user, for whom the next session may open. `traced`: whom the user repeats.
     `over` is told when the user has left, with the seconds until somebody takes its place."""
 
@@ -66,7 +66,7 @@ class Seat:
         index: int,
         loop: VirtualLoop,
         uplink: Path,
-        over: Callable[[Seat, float], None],
+        over: Callable[[SimulatedSeat, float], None],
         traced: TraceSession | None = None,
     ) -> None:
         self.index = index
@@ -171,18 +171,20 @@ class Seat:
         )
 
 
-def _committed(seat: Seat, occupant: Occupant, action: actions.AnnounceCommitted, now: int) -> None:
+def _committed(
+    seat: SimulatedSeat, occupant: Occupant, action: actions.AnnounceCommitted, now: int
+) -> None:
     occupant.committed(action.item_id, seat.session.decided if seat.session else None, now)
 
 
 def _response_done(
-    _: Seat, occupant: Occupant, action: actions.AnnounceResponseDone, now: int
+    _: SimulatedSeat, occupant: Occupant, action: actions.AnnounceResponseDone, now: int
 ) -> None:
     response = action.response
     occupant.response_done(response.id, response.status, response.error_code, now)
 
 
-_TELL: dict[type, Callable[[Seat, Occupant, Any, int], None]] = {
+_TELL: dict[type, Callable[[SimulatedSeat, Occupant, Any, int], None]] = {
     actions.AnnounceCommitted: _committed,
     actions.AnnounceResponseDone: _response_done,
     actions.AnnounceResponseCreated: lambda _, o, a, now: o.response_created(a.response.id, now),
@@ -192,10 +194,10 @@ _TELL: dict[type, Callable[[Seat, Occupant, Any, int], None]] = {
     actions.AnnouncePlay: lambda _, o, a, now: o.unmuted(a.response_id, now),
 }
 
-NewOccupant = Callable[[Seat, random.Random], Occupant]
+NewOccupant = Callable[[SimulatedSeat, random.Random], Occupant]
 """Puts a user into a seat. The generator is the user's own."""
 
 
-def nobody(seat: Seat, rng: random.Random) -> Occupant:
+def nobody(seat: SimulatedSeat, rng: random.Random) -> Occupant:
     """For a host that is driven by something else than users."""
     raise RuntimeError("this simulation was given no users")

@@ -18,7 +18,7 @@ from session_server.core.settings import CoreParams, SessionSettings, VideoExten
 from session_server.host import messages
 from session_server.recording.recorder import Recorder
 from session_server.session import host_adapter as seam
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.simulation.network import Path
 from session_server.simulation.sim_camera import CameraRecords, SimCamera
 from session_server.simulation.speech_edges import SpeechEdges
@@ -27,7 +27,7 @@ from session_server.types.audio import INPUT_RATE, NS_PER_MS
 from session_server.types.ids import NewId
 
 
-class Client(Protocol):
+class SimulatedClient(Protocol):
     """The user's side; called when something has arrived there."""
 
     def on_opened(self) -> None: ...
@@ -39,7 +39,7 @@ class Client(Protocol):
     def on_announcement(self, action: actions.Announcement) -> None: ...
 
 
-class Words:
+class ScriptedWords:
     """What the user says on the input time line; spelled for the scripted recogniser."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class SimSession:
         name: str,
         loop: VirtualLoop,
         post: Callable[[messages.ToHost], None],
-        client: Client,
+        client: SimulatedClient,
         settings: SessionSettings,
         params: CoreParams,
         new_id: NewId,
@@ -77,7 +77,7 @@ class SimSession:
             recorder.head(name, settings, params, loop.time)
             new_id = recorder.ids(name, new_id)
         self.core = Session(settings, params, new_id, loop.time)
-        self.words = Words()
+        self.words = ScriptedWords()
         self.new_camera: Callable[[SimSession], SimCamera] | None = None
         """Of a user who has one: it is on from the session's opening."""
         self.camera_records: CameraRecords | None = None
@@ -184,7 +184,7 @@ class SimSession:
             self._post(message)
 
     def _message(self, action: seam.HostCommand, now: int) -> messages.ToHost:
-        audio = cast("InputAudio", self.words)
+        audio = cast("InputTimeline", self.words)
         return seam.to_host(self.name, action, audio, now)
 
     def _hang_up(self, _: actions.CloseConnection, now: int) -> None:

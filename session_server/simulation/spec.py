@@ -33,7 +33,7 @@ ARRIVALS = ("closed", "poisson", "gamma", "ramp", "trace")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Distribution:
     """A length that is drawn anew each time: lognormal(`median`, `sigma`), or exponential, or uniform, cut to
     `low`..`high`. `kind`: lognormal, exponential (mean `median`), uniform (`low`..`high`) or constant (`median`)."""
 
@@ -97,25 +97,25 @@ class Workload:
     """
 
     name: str = "mixed"
-    speech_s: Span = Span(2.5, 0.6, 0.4, 20.0)
-    barge_speech_s: Span = Span(0.0, 0.0, 1.5, 4.0, "uniform")
-    backchannel_s: Span = Span(0.0, 0.0, 0.32, 0.77, "uniform")
-    prompt_tokens: Span = Span(60.0, 0.0, 0.0, 1000.0, "exponential")
+    speech_s: Distribution = Distribution(2.5, 0.6, 0.4, 20.0)
+    barge_speech_s: Distribution = Distribution(0.0, 0.0, 1.5, 4.0, "uniform")
+    backchannel_s: Distribution = Distribution(0.0, 0.0, 0.32, 0.77, "uniform")
+    prompt_tokens: Distribution = Distribution(60.0, 0.0, 0.0, 1000.0, "exponential")
     prompt_tokens_least: int = 40
-    answer_tokens: Span = Span(36.6, 0.8, 6, 220)
-    think_least_s: Span = Span(0.0, 0.0, 0.5, 1.5, "uniform")
-    think_s: Span = Span(4.0, 0.0, 0.0, 60.0, "exponential")
+    answer_tokens: Distribution = Distribution(36.6, 0.8, 6, 220)
+    think_least_s: Distribution = Distribution(0.0, 0.0, 0.5, 1.5, "uniform")
+    think_s: Distribution = Distribution(4.0, 0.0, 0.0, 60.0, "exponential")
     barge_in: float = 0.3
-    barge_in_at: Span = Span(0.0, 0.0, 0.0, 1.0, "uniform")
+    barge_in_at: Distribution = Distribution(0.0, 0.0, 0.0, 1.0, "uniform")
     barge_in_least_s: float = 0.0
     backchannel: float = 0.0
     backchannel_per_s: float = 0.0
-    backchannel_apart_s: Span = Span(0.0, 0.0, 3.0, 12.0, "exponential")
+    backchannel_apart_s: Distribution = Distribution(0.0, 0.0, 3.0, 12.0, "exponential")
     false_start_per_min: float = 0.0
-    false_start_s: Span = Span(0.0, 0.0, 0.1, 0.5, "uniform")
+    false_start_s: Distribution = Distribution(0.0, 0.0, 0.1, 0.5, "uniform")
     early_start: float = 0.0
-    early_start_s: Span = Span(0.15, 0.5, 0.02, 0.6)
-    opening_s: Span = Span(0.0, 0.0, 0.0, 1.0, "uniform")
+    early_start_s: Distribution = Distribution(0.15, 0.5, 0.02, 0.6)
+    opening_s: Distribution = Distribution(0.0, 0.0, 0.0, 1.0, "uniform")
     wait_limit_s: float = 30.0
     call_limit_s: float = 0.0
     hang_up: float = 0.0
@@ -248,7 +248,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-def draw(span: Span, rng: random.Random) -> float:
+def draw(span: Distribution, rng: random.Random) -> float:
     """One value of a span."""
     match span.kind:
         case "lognormal":

@@ -17,13 +17,13 @@ from engines.sim.cost_profile import Device, Profile
 from engines.sim.scripted_stages import ScriptedEngine, ScriptedThinker
 from session_server.host.stages.kv_store import ForgetState
 from session_server.host.stages.stage_worker import (
+    EngineLoaded,
     Feed,
-    Loaded,
-    Outcome,
-    Plan,
     Release,
     Report,
-    Start,
+    StartJob,
+    StepOutcome,
+    StepPlan,
 )
 from session_server.types.audio import NS_PER_S
 
@@ -215,10 +215,10 @@ class ModelWorker:
         self._report = report
 
     def load(self) -> None:
-        self._loop.call_soon(self._report, Loaded(self.engine.capabilities))
+        self._loop.call_soon(self._report, EngineLoaded(self.engine.capabilities))
 
-    def submit(self, plan: Plan) -> None:
-        outcome = Outcome()
+    def submit(self, plan: StepPlan) -> None:
+        outcome = StepOutcome()
         failed = set()
         engine = self.engine
         for call in plan.calls:
@@ -227,7 +227,7 @@ class ModelWorker:
                     engine.feed(call.key, call.payload, call.last)
             elif isinstance(call, Release):
                 engine.release(call.key)
-            elif isinstance(call, Start):
+            elif isinstance(call, StartJob):
                 try:
                     engine.start(call.key, call.job)
                 except NoCapacity:
@@ -263,7 +263,7 @@ class ModelWorker:
         """Nothing to wait for."""
         return True
 
-    def _done(self, outcome: Outcome, took_ns: int) -> None:
+    def _done(self, outcome: StepOutcome, took_ns: int) -> None:
         outcome.step_ns = took_ns
         self.busy_ns += took_ns
         self._report(outcome)

@@ -39,7 +39,7 @@ class Outbox(Protocol):
 
 
 @runtime_checkable
-class Player(Protocol):
+class PlayoutTransport(Protocol):
     """What an outbox also is when the transport plays: a stream that never stops, silence where there is no audio.
 
     Responses sound one after the other, in the order in which their first audio came. Audio is s16le at OUTPUT_RATE;

@@ -33,7 +33,7 @@ MOST_PIXELS = 10_000_000
 """4K and some. A photograph may have more: of those there are not thirty a second."""
 
 
-class EncodedFrame:
+class EncodedPicture:
     """A `VideoFrame` that came as JPEG, PNG or WebP. Its methods raise BadPicture, which says what is wrong with it."""
 
     __slots__ = ("_data", "_limits")
@@ -78,7 +78,7 @@ _BLOCK = 4
 _ROWS, _COLUMNS = GRID_HEIGHT // _BLOCK, GRID_WIDTH // _BLOCK
 
 
-class Verdict(enum.StrEnum):
+class FrameVerdict(enum.StrEnum):
     """The value is the reason that metrics and events give."""
 
     CHANGE = "change"
@@ -90,7 +90,7 @@ class Verdict(enum.StrEnum):
 
     @property
     def kept(self) -> bool:
-        return self in (Verdict.CHANGE, Verdict.HEARTBEAT, Verdict.FORCED)
+        return self in (FrameVerdict.CHANGE, FrameVerdict.HEARTBEAT, FrameVerdict.FORCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class FrameGate:
 
     def decide(
         self, grid: LumaGrid, t_ns: int, *, forced: bool = False, allowed: bool = True
-    ) -> Verdict:
+    ) -> FrameVerdict:
         """Judge it, and keep it if that is the verdict."""
         verdict = self.judge(grid, t_ns, forced=forced, allowed=allowed)
         if verdict.kept:
@@ -124,19 +124,19 @@ class FrameGate:
 
     def judge(
         self, grid: LumaGrid, t_ns: int, *, forced: bool = False, allowed: bool = True
-    ) -> Verdict:
+    ) -> FrameVerdict:
         """What to do with it; changes nothing. `forced`: keep it whatever it shows. `allowed`: the rate has room for it."""
         if forced:
-            return Verdict.FORCED
+            return FrameVerdict.FORCED
         age_ns = t_ns - self._kept_at
         if self._kept is None:
-            return Verdict.CHANGE if allowed else Verdict.RATE
+            return FrameVerdict.CHANGE if allowed else FrameVerdict.RATE
         if self._differs(grid, self._kept):
             soon = age_ns < self.limits.least_gap_ns
-            return Verdict.CHANGE if allowed and not soon else Verdict.RATE
+            return FrameVerdict.CHANGE if allowed and not soon else FrameVerdict.RATE
         if allowed and age_ns >= self.limits.heartbeat_ns:
-            return Verdict.HEARTBEAT
-        return Verdict.SIMILAR
+            return FrameVerdict.HEARTBEAT
+        return FrameVerdict.SIMILAR
 
     def keep(self, grid: LumaGrid, t_ns: int) -> None:
         """What comes is compared with this from here on."""

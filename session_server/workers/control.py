@@ -20,7 +20,7 @@ class Control(msgspec.Struct, frozen=True, tag=True, gc=False):
 # -- worker -> supervisor
 
 
-class Listening(Control, frozen=True, tag=True):
+class WorkerListening(Control, frozen=True, tag=True):
     """The worker takes connections, and no sessions yet."""
 
 
@@ -101,7 +101,7 @@ class Minted(Control, frozen=True, tag=True):
     expires_at: int
 
 
-class Found(Control, frozen=True, tag=True):
+class SecretFound(Control, frozen=True, tag=True):
     """`known` False: there is no such key, or it has expired. `session`: in JSON."""
 
     ask: int
@@ -117,12 +117,12 @@ class Ready(Control, frozen=True, tag=True):
     reasons: tuple[str, ...]
 
 
-class Page(Control, frozen=True, tag=True):
+class MetricsPage(Control, frozen=True, tag=True):
     ask: int
     text: bytes
 
 
-class Count(Control, frozen=True, tag=True):
+class AskCounts(Control, frozen=True, tag=True):
     """Answered by `Counted`."""
 
     ask: int
@@ -130,7 +130,7 @@ class Count(Control, frozen=True, tag=True):
 
 FromWorker = (
     ToHost
-    | Listening
+    | WorkerListening
     | DoorIsOpen
     | CannotStart
     | MintSecret
@@ -139,8 +139,10 @@ FromWorker = (
     | AskPage
     | Counted
 )
-FromSupervisor = ToSession | Begin | OpenDoor | GoDown | Minted | Found | Ready | Page | Count
-Answer = Minted | Found | Ready | Page | Counted
+FromSupervisor = (
+    ToSession | Begin | OpenDoor | GoDown | Minted | SecretFound | Ready | MetricsPage | AskCounts
+)
+Answer = Minted | SecretFound | Ready | MetricsPage | Counted
 
 pack = msgspec.msgpack.Encoder().encode
 _from_worker = msgspec.msgpack.Decoder(FromWorker)

@@ -36,17 +36,17 @@ from session_server.process.clock import unix_seconds
 from session_server.protocol.values import JsonObject
 from session_server.workers.control import (
     Answer,
+    AskCounts,
     AskPage,
     AskReady,
     Control,
-    Count,
     Counted,
     FindSecret,
-    Found,
+    MetricsPage,
     Minted,
     MintSecret,
-    Page,
     Ready,
+    SecretFound,
     json_of,
     session_of,
 )
@@ -200,9 +200,9 @@ class Desk:
     def _find(self, peer: Peer, asked: FindSecret) -> None:
         found = self._secrets.find(asked.value, self._now_s())
         if found is None:
-            peer.send(Found(asked.ask, known=False))
+            peer.send(SecretFound(asked.ask, known=False))
         else:
-            peer.send(Found(asked.ask, True, json_of(found.session), found.expires_at))
+            peer.send(SecretFound(asked.ask, True, json_of(found.session), found.expires_at))
 
     def _seam(self, peer: Peer, message: ToHost) -> None:
         session = message.session
@@ -226,7 +226,7 @@ class Desk:
         return await asyncio.shield(self._summing)
 
     async def _sum(self) -> bytes:
-        asked = [peer.asks.ask(Count, Counted, _COUNT_S) for peer in self._peers]
+        asked = [peer.asks.ask(AskCounts, Counted, _COUNT_S) for peer in self._peers]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, HostSilent):
                 _log.warning("a worker does not say what it counted: %s", answer)
@@ -235,7 +235,7 @@ class Desk:
         return self._totals.page()
 
     async def _answer_page(self, peer: Peer, ask: int) -> None:
-        peer.send(Page(ask, await self.page()))
+        peer.send(MetricsPage(ask, await self.page()))
 
 
 _ANSWER_S = 5.0
@@ -269,7 +269,7 @@ class RemoteHost:
         return minted.value, minted.expires_at
 
     async def find(self, value: str) -> SecretSession | None:
-        found = await self._asks.ask(lambda ask: FindSecret(ask, value), Found, _ANSWER_S)
+        found = await self._asks.ask(lambda ask: FindSecret(ask, value), SecretFound, _ANSWER_S)
         return SecretSession(session_of(found.session), found.expires_at) if found.known else None
 
     async def not_ready(self) -> list[str]:
@@ -280,4 +280,4 @@ class RemoteHost:
         return list(ready.reasons)
 
     async def metrics_page(self) -> bytes:
-        return (await self._asks.ask(AskPage, Page, _ANSWER_S)).text
+        return (await self._asks.ask(AskPage, MetricsPage, _ANSWER_S)).text

@@ -21,7 +21,7 @@ from session_server.host.messages import ToHost
 from session_server.http.http_server import Front
 from session_server.http.realtime_routes import websocket_limits
 from session_server.http.session_factory import model_store
-from session_server.http.worker_identity import Place
+from session_server.http.worker_identity import WorkerIdentity
 from session_server.observability.logs import configure_logging
 from session_server.observability.metrics import Metrics, installed_version
 from session_server.observability.multiprocess_metrics import counts_of
@@ -33,20 +33,20 @@ from session_server.types.errors import ClientFault, ConfigError, ModelsMissing
 from session_server.types.ids import random_id
 from session_server.workers.call_proxy import Relay, socket_of
 from session_server.workers.control import (
+    AskCounts,
     Begin,
     CannotStart,
     Control,
-    Count,
     Counted,
     DoorIsOpen,
-    Found,
     FromSupervisor,
     GoDown,
-    Listening,
+    MetricsPage,
     Minted,
     OpenDoor,
-    Page,
     Ready,
+    SecretFound,
+    WorkerListening,
     read_from_supervisor,
 )
 from session_server.workers.host_rpc import RemoteHost
@@ -103,7 +103,7 @@ class Worker:
         waits[0].cancel()
         return self._begin.result() if self._begin.done() else None
 
-    async def _serve(self, config: Config, place: Place, folder: Path) -> None:
+    async def _serve(self, config: Config, place: WorkerIdentity, folder: Path) -> None:
         self._metrics = Metrics(version=installed_version(), config=config.scheduler.policy.value)
         relay = self._relay = Relay(folder, place.slot, place.workers, websocket_limits(config))
         front = self._front = Front(
@@ -123,7 +123,7 @@ class Worker:
                 await front.listen()
                 gc.collect()
                 gc.freeze()  # code and models live as long as the process
-                self._send(Listening())
+                self._send(WorkerListening())
                 await self._until_the_end(front)
         finally:
             telling.cancel()
@@ -183,9 +183,9 @@ class Worker:
         match message:
             case Begin():
                 self._begin.set_result(message)
-            case Minted() | Found() | Ready() | Page():
+            case Minted() | SecretFound() | Ready() | MetricsPage():
                 self._host.answered(message)
-            case Count():
+            case AskCounts():
                 self._tell_once(message.ask)
             case OpenDoor():
                 if self._front is not None:

@@ -31,17 +31,17 @@ from pathlib import Path
 from session_server.config import Config
 from session_server.http.host_port import HostSilent
 from session_server.http.tls import Tls
-from session_server.http.worker_identity import Place, cannot_listen
+from session_server.http.worker_identity import WorkerIdentity, cannot_listen
 from session_server.types.errors import ConfigError, ModelsMissing, SessionServerError
 from session_server.workers.call_proxy import socket_of
 from session_server.workers.control import (
+    AskCounts,
     Begin,
     CannotStart,
-    Count,
     Counted,
     DoorIsOpen,
     FromWorker,
-    Listening,
+    WorkerListening,
     read_from_worker,
 )
 from session_server.workers.host_rpc import Asked, Desk, Peer
@@ -99,7 +99,7 @@ class Child:
         silent = 0
         while silent < _SILENT_ASKS:
             try:
-                await self._peer.asks.ask(Count, Counted, _ASK_S)
+                await self._peer.asks.ask(AskCounts, Counted, _ASK_S)
             except HostSilent:
                 silent += 1
             else:
@@ -137,7 +137,7 @@ class Child:
 
     def _take(self, message: FromWorker) -> None:
         match message:
-            case Listening():
+            case WorkerListening():
                 self.listening.set()
             case DoorIsOpen():
                 self._open.set()
@@ -179,9 +179,9 @@ async def born(slot: int, desk: Desk, begin: Begin) -> Child:
     return child
 
 
-def own_config(config: Config, begin: Begin) -> tuple[Config, Place]:
+def own_config(config: Config, begin: Begin) -> tuple[Config, WorkerIdentity]:
     """The configuration with this worker's files, and where it stands."""
-    place = Place(
+    place = WorkerIdentity(
         started_at=begin.started_at,
         slot=begin.slot,
         workers=begin.workers,

@@ -42,7 +42,7 @@ from session_server.protocol.session_config import voices
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP, WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
-from session_server.transports.webrtc.playout import Frame
+from session_server.transports.webrtc.playout import PlayoutFrame
 from session_server.types.audio import NS_PER_S, OUTPUT_RATE
 from tests.benchmarks.media_cost import microphone
 from tests.unit.audio.signals import speechlike
@@ -177,7 +177,7 @@ class BenchCall:
     def hear(self, pcm: bytes, rate: int) -> None:
         self.task.on_audio(pcm, rate)
 
-    def frame_left(self, frame: Frame) -> None:
+    def frame_left(self, frame: PlayoutFrame) -> None:
         sent = self.outbox.sent(frame)
         if sent is not None:
             self.task.on_audio_sent(sent)

@@ -18,7 +18,7 @@ import av
 import numpy as np
 from PIL import Image
 
-from session_server.video.frame_gate import EncodedFrame, FrameGate, GateLimits, grid
+from session_server.video.frame_gate import EncodedPicture, FrameGate, GateLimits, grid
 from session_server.video.picture_limits import LumaGrid
 from tests.camera_scenes import SCENES, Plane, scene
 
@@ -52,7 +52,7 @@ def cpu_ms(planes: list[Plane]) -> tuple[float, float, float]:
     """Gate, grid, and both out of a JPEG."""
     gate, gates, grids, whole = FrameGate(), [], [], []
     for i, plane in enumerate(planes):
-        frame = EncodedFrame(jpeg(plane), 1 << 24)
+        frame = EncodedPicture(jpeg(plane), 1 << 24)
         at = [time.thread_time()]
         small = grid(plane)
         at.append(time.thread_time())

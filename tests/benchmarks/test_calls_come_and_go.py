@@ -9,9 +9,9 @@ import threading
 import psutil
 import pytest
 
-from loadgen.drivers.load_run import Load
+from loadgen.drivers.load_run import LoadPlan
 from loadgen.drivers.webrtc import RtcDriver
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.server_probe import ServerProbe
 from tests.integration.loadgen.test_calls_over_loopback import MATERIAL, MS, ONLY_LOOPBACK, VAD, url
 from tests.integration.server.conftest import OpenServer, until
@@ -42,12 +42,12 @@ async def test_calls_leave_no_task_no_thread_no_socket_and_no_memory(
     """Server and callers share this process, so it is the growth of both. The first calls fill caches and pools; growth counts
     from the hundredth on."""
     async with serve(**ONLY_LOOPBACK) as server:
-        plan = Plan.even(1, pause_ns=40 * MS, turn_detection=VAD)
+        plan = UserPlan.even(1, pause_ns=40 * MS, turn_detection=VAD)
         grown: list[tuple[int, int]] = []
 
         async def talk(rounds: int) -> None:
             starts = [0.03 * user for user in range(AT_ONCE)]
-            load = Load(url(server), plan, MATERIAL, starts, 1, rounds)
+            load = LoadPlan(url(server), plan, MATERIAL, starts, 1, rounds)
             driver = RtcDriver(load, ServerProbe("http://127.0.0.1:1"), clock=LoopClock())
             outcome = await driver.run()
             ended = [turn.ended for record in outcome.records for turn in record.turns]

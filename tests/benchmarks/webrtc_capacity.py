@@ -30,9 +30,9 @@ from pathlib import Path
 import uvloop
 import yaml
 
-from loadgen.drivers.load_run import Load
+from loadgen.drivers.load_run import LoadPlan
 from loadgen.drivers.webrtc import RtcDriver
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.lab.interleave import Arm, arm_of, served
 from loadgen.measure import percentile
 from loadgen.server_probe import Sample, ServerProbe
@@ -116,10 +116,10 @@ def server_of(
 async def window(point: Point, url: str, material: Material, seconds: float) -> Found:
     """Let everybody call, wait until all of them hear an answer, and look for so long."""
     starts = [index * APART_S for index in range(point.calls)]
-    plan = Plan.even(
+    plan = UserPlan.even(
         1, pause_ns=int(0.2e9), limit_ns=int(40e9), turn_detection={"type": "server_vad", "silence_duration_ms": 320}
     )  # fmt: skip
-    load = Load(f"{url}/v1/realtime/calls", plan, material, starts, random.randrange(1 << 30))
+    load = LoadPlan(f"{url}/v1/realtime/calls", plan, material, starts, random.randrange(1 << 30))
     probe = ServerProbe(url)
     driver = RtcDriver(load, ServerProbe("http://127.0.0.1:1"), judge_every=JUDGE_EVERY)
     running = asyncio.create_task(driver.run())

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
+from session_server.scheduler.admission import (
+    AdmissionVerdict,
+    SessionLimit,
+    StageLoad,
+    TurnAdmission,
+)
 from session_server.scheduler.demand import Demand
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_S
@@ -63,8 +68,8 @@ class Door(RuleBasedStateMachine):
         for _ in range(count):
             name = data.draw(st.sampled_from(names))
             verdict, reason = RULE.decide(0, len(self.inside), LOADS)
-            assert (verdict is Verdict.ADMIT) == (reason == "")
-            if verdict is Verdict.ADMIT:
+            assert (verdict is AdmissionVerdict.ADMIT) == (reason == "")
+            if verdict is AdmissionVerdict.ADMIT:
                 self.inside.append(name)
                 self.demand.began(name, self.now)
 

@@ -10,25 +10,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
-    Closed,
-    Drop,
+    DropState,
     Ended,
     EvictionOrder,
-    Load,
+    KvLocation,
+    LoadState,
     Moved,
     MoveFailed,
     Offload,
-    Place,
     Playing,
     PoolLost,
     PreloadEnded,
     Rank,
     ResidencyParams,
+    SessionClosed,
     Sized,
     SpeechDismissed,
-    SpeechStarted,
-    Start,
-    Wanted,
+    StartWork,
+    StateWanted,
+    UserSpeechStarted,
 )
 
 pytestmark = pytest.mark.property
@@ -62,7 +62,7 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.device: dict[str, int] = {}
         """Tokens at the front of each session's state; `host`: those behind them."""
         self.host: dict[str, int] = {}
-        self.under_way: dict[int, Load | Offload] = {}
+        self.under_way: dict[int, LoadState | Offload] = {}
         self.working: dict[tuple[str, str], int] = {}
         self.waiting: dict[tuple[str, str], int] = {}
 
@@ -77,15 +77,15 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.carry_out(self.residency.handle(event, self.now), used, shielded, event)
 
     def carry_out(self, actions, used, shielded, event):
-        ending = isinstance(event, Ended | Closed | PoolLost)
-        released = isinstance(event, SpeechDismissed | Wanted | Sized)
+        ending = isinstance(event, Ended | SessionClosed | PoolLost)
+        released = isinstance(event, SpeechDismissed | StateWanted | Sized)
         for action in actions:
             match action:
-                case Load(ticket, session, first, tokens):
+                case LoadState(ticket, session, first, tokens):
                     assert tokens > 0
                     assert self.device.get(session, 0) == first
                     assert self.host[session] >= tokens
-                    self.assert_alone(session, Load)
+                    self.assert_alone(session, LoadState)
                     self.under_way[ticket] = action
                 case Offload(ticket, session, first, tokens):
                     assert tokens > 0
@@ -94,10 +94,10 @@ class ResidencyMachine(RuleBasedStateMachine):
                     assert ending or released or session not in shielded
                     self.assert_alone(session, Offload)
                     self.under_way[ticket] = action
-                case Start(session, work):
+                case StartWork(session, work):
                     self.working[session, work] = self.waiting.pop((session, work))
                     assert not self.host.get(session, 0), "work started without its state"
-                case Drop(session, keep):
+                case DropState(session, keep):
                     self.device[session] = min(keep, self.device.get(session, 0))
                     self.host[session] = 0
                 case PreloadEnded(_, _, size):
@@ -116,7 +116,7 @@ class ResidencyMachine(RuleBasedStateMachine):
             room = max(blocks * 16, self.device.get(session, 0) + self.host.get(session, 0))
             self.waiting[session, work] = room
         room = self.waiting.get((session, work)) or self.working[session, work]
-        self.tell(Wanted(session, work, room, rank, self.now))
+        self.tell(StateWanted(session, work, room, rank, self.now))
 
     @rule(session=names, blocks=st.integers(1, 4))
     def take_a_turn(self, session, blocks):
@@ -147,7 +147,7 @@ class ResidencyMachine(RuleBasedStateMachine):
     @rule(session=names, share=st.floats(0, 1))
     def size(self, session, share):
         here = self.device.get(session, 0)
-        idle = self.residency.place(session) is Place.RESIDENT
+        idle = self.residency.place(session) is KvLocation.RESIDENT
         used = any(s == session for s, _ in (*self.working, *self.waiting))
         tokens = int(share * here)
         if idle and not used:
@@ -156,7 +156,7 @@ class ResidencyMachine(RuleBasedStateMachine):
 
     @rule(session=names)
     def speak(self, session):
-        self.tell(SpeechStarted(session))
+        self.tell(UserSpeechStarted(session))
 
     @rule(session=names)
     def dismiss(self, session):
@@ -171,7 +171,7 @@ class ResidencyMachine(RuleBasedStateMachine):
         for key in [key for key in (*self.working, *self.waiting) if key[0] == session]:
             self.working.pop(key, None)
             self.waiting.pop(key, None)
-        self.tell(Closed(session))
+        self.tell(SessionClosed(session))
 
     @rule(data=st.data())
     def finish_a_transfer(self, data):
@@ -184,7 +184,7 @@ class ResidencyMachine(RuleBasedStateMachine):
     def arrive(self, moved):
         if moved.ticket in self.residency.orphaned():
             return
-        sign = 1 if isinstance(moved, Load) else -1
+        sign = 1 if isinstance(moved, LoadState) else -1
         self.device[moved.session] = self.device.get(moved.session, 0) + sign * moved.tokens
         self.host[moved.session] = self.host.get(moved.session, 0) - sign * moved.tokens
 

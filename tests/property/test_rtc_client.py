@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from loadgen.call_reception import FRAME_TICKS
 from loadgen.drivers.rtc_client import RtcClient
 from loadgen.drivers.wire import decode, encode
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.records import ResponseIds
 from session_server.simulation.spec import Workload
 from session_server.types.audio import NS_PER_MS as MS
@@ -75,7 +75,7 @@ EVENTS = st.lists(st.tuples(st.integers(1, 200), KINDS, NAMES, st.integers(0, 40
 @given(EVENTS, st.integers(0, 40), st.booleans())
 def test_a_caller_always_comes_to_an_end(script, seed: int, playback: bool):
     rng = random.Random(seed)
-    plan = Plan(TURNS, RESTLESS, playback=playback)
+    plan = UserPlan(TURNS, RESTLESS, playback=playback)
     user = RtcClient(0, plan, LINES, ROOM, ResponseIds(), rng, 0, loudness)
     due: list[tuple[int, dict[str, object]]] = []
     at = 0

@@ -23,7 +23,7 @@ from session_server.core.conversation import (
     Role,
     TextContent,
 )
-from session_server.core.response import Phase
+from session_server.core.response import ResponsePhase
 from session_server.core.session import Session
 from session_server.core.settings import (
     CoreParams,
@@ -596,7 +596,9 @@ class SessionMachine(RuleBasedStateMachine):
         responses, timers = self.session._responses, self.session._context.timers
         for response in responses.live.values():
             ledger = response.ledger
-            assert response.phase is not Phase.SENDING or ledger.unsent, "the end was missed"
+            assert response.phase is not ResponsePhase.SENDING or ledger.unsent, (
+                "the end was missed"
+            )
             waits = ledger.paused or ledger.acknowledged or ledger.sent < ledger.queued
             if ledger.unsent >= 480 and not waits:
                 assert timers.get(Timer.PACE, response.id) is not None, "nobody sends the rest"

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 
 pytestmark = pytest.mark.property
 
@@ -32,7 +32,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         name=names,
-        kind=st.sampled_from(Kind),
+        kind=st.sampled_from(WorkClass),
         due=instants,
         wake=st.one_of(st.just(0), instants),
         started=st.booleans(),
@@ -81,7 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
         """A listener that is nearly dry and holds its slot is passed over only for others that are as dry."""
         worst = max((item.latest_ns for item in taken), default=self.now)
         for item in left:
-            if item.kind is Kind.PLAYING and item.started and not item.opening:
+            if item.kind is WorkClass.PLAYING and item.started and not item.opening:
                 dry = item.slack_ns(self.now) < NEARLY_DRY
                 aged = sum(other.slack_ns(self.now) >= NEARLY_DRY for other in taken)
                 assert (

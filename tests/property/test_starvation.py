@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 
 pytestmark = pytest.mark.property
 
@@ -17,10 +17,10 @@ MS = 1_000_000
 EVERY = 64
 """A decision of so many begins with whoever has been ready longest."""
 STEP_MS = 20
-REAL = (Kind.FINAL, Kind.FIRST_AUDIO, Kind.PLAYING)
+REAL = (WorkClass.FINAL, WorkClass.FIRST_AUDIO, WorkClass.PLAYING)
 
 
-def work(name: str, kind: Kind, now: int, due_ms: int) -> WorkItem:
+def work(name: str, kind: WorkClass, now: int, due_ms: int) -> WorkItem:
     at = now + due_ms * MS
     return WorkItem((name, "r", 0), kind, now, at, at, at, started=True)
 
@@ -48,7 +48,7 @@ def test_whoever_stays_ready_is_served_within_a_bound(
         stage.put(work(f"r{i}", other, now, ms), now)
     stage.put(work("patient", kind, now, due_ms), now)
     bound = EVERY * (len(rivals) + 1)
-    if policy is PolicyName.DEADLINE and kind is Kind.FIRST_AUDIO:
+    if policy is PolicyName.DEADLINE and kind is WorkClass.FIRST_AUDIO:
         bound += max(0, due_ms + 2000) // STEP_MS
     for _ in range(bound):
         chosen = stage.choose(now)
@@ -61,5 +61,5 @@ def test_whoever_stays_ready_is_served_within_a_bound(
     pytest.fail("never served")
 
 
-def _as(rival: tuple[Kind, int], now: int) -> tuple[Kind, int, int]:
+def _as(rival: tuple[WorkClass, int], now: int) -> tuple[WorkClass, int, int]:
     return rival[0], now, rival[1]

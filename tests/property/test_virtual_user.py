@@ -7,12 +7,12 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from loadgen.drivers.utterances import Pace, Spelled
+from loadgen.drivers.utterances import Spelled, TokenPace
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
 from loadgen.users import events
 from loadgen.users.intents import Acknowledge, Say
-from loadgen.users.listener import Client
+from loadgen.users.listener import ClientTiming
 from loadgen.users.script import NEVER, DrawnScript
 from loadgen.users.user import VirtualUser
 from session_server.simulation.spec import Workload
@@ -66,8 +66,8 @@ class Watched:
 
     def __init__(self, seed: int, acks: bool) -> None:
         rng = random.Random(seed)
-        script = DrawnScript(RESTLESS, Spelled(RESTLESS, Pace(0.05, 13.0), rng), rng, TURNS)
-        client = Client(3 * MS, 60 * MS * (seed % 2), 100 * MS if acks else 0)
+        script = DrawnScript(RESTLESS, Spelled(RESTLESS, TokenPace(0.05, 13.0), rng), rng, TURNS)
+        client = ClientTiming(3 * MS, 60 * MS * (seed % 2), 100 * MS if acks else 0)
         self.user = VirtualUser(0, script, client, ResponseIds(), 0)
         self.acked: dict[str, int] = {}
         self.closed: set[str] = set()

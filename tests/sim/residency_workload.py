@@ -18,7 +18,7 @@ from session_server.scheduler.residency_events import (
     Ended,
     Event,
     EvictionOrder,
-    Load,
+    LoadState,
     Moved,
     Offload,
     Playing,
@@ -26,9 +26,9 @@ from session_server.scheduler.residency_events import (
     PreloadResult,
     ResidencyParams,
     SpeechDismissed,
-    SpeechStarted,
-    Start,
-    Wanted,
+    StartWork,
+    StateWanted,
+    UserSpeechStarted,
 )
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
@@ -104,10 +104,10 @@ class Workload:
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Load() | Offload():
+                case LoadState() | Offload():
                     self.outcome.moved_bytes += action.size_bytes
                     self._later(action.size_bytes / _LINK, "moved", action.ticket)
-                case Start(session, _, _, reload_ns):
+                case StartWork(session, _, _, reload_ns):
                     if self._now > _WARM_UP_S * NS_PER_S:
                         self.outcome.reloads_ms.append(reload_ns / NS_PER_MS)
                     self._later(0.6, "answered", session)
@@ -118,7 +118,7 @@ class Workload:
         self._tell(Moved(ticket))
 
     def _speak(self, session: str, true: bool) -> None:
-        self._tell(SpeechStarted(session))
+        self._tell(UserSpeechStarted(session))
         length = min(20.0, max(0.4, self._random.lognormvariate(0.916, 0.6)))
         self._later(length + 0.5, "turn" if true else "murmured", session)
 
@@ -126,7 +126,7 @@ class Workload:
         self._tell(SpeechDismissed(session))
 
     def _turn(self, session: str) -> None:
-        self._tell(Wanted(session, "turn", self._tokens[session] + _ROOM, order=self._now))
+        self._tell(StateWanted(session, "turn", self._tokens[session] + _ROOM, order=self._now))
 
     def _answered(self, session: str) -> None:
         self._tokens[session] += _ANSWER_TOKENS

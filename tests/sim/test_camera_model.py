@@ -10,7 +10,7 @@ import pytest
 from loadgen.camera import film
 from session_server.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
-from session_server.video.frame_gate import EncodedFrame, FrameGate
+from session_server.video.frame_gate import EncodedPicture, FrameGate
 from tests.unit.simulation.test_sim_camera import Filmed
 
 pytestmark = pytest.mark.sim
@@ -23,7 +23,7 @@ RATE = 4.0
 def gated(kind: str) -> Counter[str]:
     """What the gate makes of two minutes of a film; the rate has room for all that its own least gap lets through."""
     use = CameraUse(kind, fps=FPS, width=160, height=120)
-    grids = [EncodedFrame(frame, 180_000).luma() for frame in film(use).frames]
+    grids = [EncodedPicture(frame, 180_000).luma() for frame in film(use).frames]
     gate, verdicts = FrameGate(), Counter[str]()
     for number in range(int(SECONDS * FPS)):
         verdict = gate.decide(grids[number % len(grids)], int(number * NS_PER_S / FPS))

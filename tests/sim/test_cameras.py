@@ -13,7 +13,7 @@ import yaml
 
 from engines.base import Stage
 from loadgen.cli import main
-from loadgen.lab.simulation import Look, simulate
+from loadgen.lab.simulation import ProgressSample, simulate
 from loadgen.workloads import find_workload
 from session_server.simulation.host_setup import find_profile, profile_names
 from session_server.simulation.sim_camera import MOST_KEPT
@@ -123,7 +123,7 @@ def test_an_hour_of_video_at_30_fps_is_bounded():
     spec = replace(SMALL, sessions=1, seconds=3600.0, workload=workload)
     sizes: dict[int, int] = {}
 
-    def watch(look: Look) -> bool:
+    def watch(look: ProgressSample) -> bool:
         second = look.now_ns // NS_PER_S
         if second == 3000:
             tracemalloc.start()

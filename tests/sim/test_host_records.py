@@ -9,7 +9,7 @@ import pytest
 from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import KvEviction
 from session_server.scheduler.residency import Residency
-from session_server.scheduler.residency_events import ResidencyParams, Start, Wanted
+from session_server.scheduler.residency_events import ResidencyParams, StartWork, StateWanted
 from session_server.simulation.host_records import HostRecords, KvRecords
 from session_server.simulation.host_setup import find_profile, scheduler_params
 from session_server.simulation.replica_figures import percentiles
@@ -39,9 +39,9 @@ def test_turns_of_the_warm_up_do_not_count():
     machine = Residency(ResidencyParams(10_000, 1, 1e9, 10**9))
     kv = KvRecords(since_ns=100)
     for now in (50, 150):
-        event = Wanted(f"s{now}", "turn", 10)
+        event = StateWanted(f"s{now}", "turn", 10)
         actions = machine.handle(event, now)
-        assert any(isinstance(action, Start) for action in actions)
+        assert any(isinstance(action, StartWork) for action in actions)
         kv(machine, actions, now)
     assert kv.waits_ns == [0]
     assert kv.reloads_ns == []

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from loadgen.lab.points import Laboratory, Point, Stopped, hold_together, measure_point
+from loadgen.lab.points import Laboratory, Stopped, SweepPoint, hold_together, measure_point
 from session_server.simulation.spec import NetworkModel, SimulationSpec
 
 pytestmark = pytest.mark.sim
@@ -24,7 +24,7 @@ def test_other_processes_measure_the_same():
 
 
 def test_when_one_task_fails_the_others_stop():
-    def fail() -> Point:
+    def fail() -> SweepPoint:
         raise KeyboardInterrupt
 
     laboratory = Laboratory(2)
@@ -34,7 +34,7 @@ def test_when_one_task_fails_the_others_stop():
 
 
 def test_a_whole_run_answers_for_one_that_may_be_given_up():
-    done: list[tuple[SimulationSpec, Point]] = []
+    done: list[tuple[SimulationSpec, SweepPoint]] = []
     with Laboratory(done=lambda spec, point: done.append((spec, point))) as laboratory:
         early = laboratory.point(LATE)
         whole = laboratory.point(LATE, give_up=False)

@@ -10,7 +10,7 @@ from loadgen.drivers.simulated import SimulatedUsers
 from loadgen.lab.simulation import simulate
 from session_server.simulation.host_setup import find_profile
 from session_server.simulation.replica import Replica
-from session_server.simulation.sim_session import Words
+from session_server.simulation.sim_session import ScriptedWords
 from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.audio import OUTPUT_RATE
 
@@ -93,7 +93,7 @@ def test_a_slow_server_makes_users_give_up_and_that_is_a_failed_wait() -> None:
 
 
 def test_a_noise_behind_a_question_does_not_take_its_words() -> None:
-    words = Words()
+    words = ScriptedWords()
     words.say(0, 16_000, "turn 1 prompt 5 answer 9")
     words.say(17_000, 19_000, "")
     assert words.heard(0, 20_000).decode().endswith("turn 1 prompt 5 answer 9")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.lab.simulation import Look, hopeless, simulate
+from loadgen.lab.simulation import ProgressSample, hopeless, simulate
 from session_server.simulation.spec import NetworkModel, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
@@ -21,9 +21,9 @@ def giving_up(spec: SimulationSpec):
 
 
 def test_a_watched_run_gives_the_same_bytes():
-    looks: list[Look] = []
+    looks: list[ProgressSample] = []
 
-    def watch(look: Look) -> bool:
+    def watch(look: ProgressSample) -> bool:
         looks.append(look)
         return False
 

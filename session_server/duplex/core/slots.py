@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from session_server.types.audio import Value
 
 
-class Place(enum.Enum):
+class SeatState(enum.Enum):
     SEATED = "seated"
     RESTING = "resting"
     WAITING = "waiting"
@@ -63,10 +63,10 @@ class _Guest:
     waits_since: int | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SeatState:
         if self.slot is not None:
-            return Place.SEATED
-        return Place.RESTING if self.waits_since is None else Place.WAITING
+            return SeatState.SEATED
+        return SeatState.RESTING if self.waits_since is None else SeatState.WAITING
 
 
 class DuplexSeating:
@@ -87,7 +87,7 @@ class DuplexSeating:
         guest = self._guests.get(session)
         return None if guest is None else guest.slot
 
-    def place(self, session: str) -> Place:
+    def place(self, session: str) -> SeatState:
         return self._guests[session].place
 
     @property
@@ -95,7 +95,7 @@ class DuplexSeating:
         """Slots that somebody has."""
         return sum(guest.slot is not None for guest in self._guests.values())
 
-    def places(self) -> Counter[Place]:
+    def places(self) -> Counter[SeatState]:
         return Counter(guest.place for guest in self._guests.values())
 
     # -- coming and going
@@ -130,7 +130,7 @@ class DuplexSeating:
         """Its user says something."""
         guest = self._guests[session]
         guest.active = now
-        if guest.place is not Place.RESTING:
+        if guest.place is not SeatState.RESTING:
             return []
         guest.waits_since = now
         return self.settle(now)

@@ -22,7 +22,7 @@ from engines.streaming import StreamingEngine
 from session_server.host.stages.runner import RunnerState
 from session_server.host.stages.stage_worker import describe
 from session_server.observability.host_metrics import HostMetrics
-from session_server.process.clock import Loop, Timer
+from session_server.process.clock import Loop, TimerHandle
 from session_server.types.errors import ConfigError, EngineFault
 
 RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -107,7 +107,7 @@ class EngineKeeper:
         self._kept_for = kept_for
         self._life: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
-        self._looking: Timer | None = None
+        self._looking: TimerHandle | None = None
         self._restarts = Restarts()
 
     async def start(self) -> None:

@@ -31,12 +31,12 @@ from typing import Protocol
 
 from engines.base import SteppedEngine
 from session_server.host.stages.stage_worker import (
+    EngineLoaded,
     EngineSeat,
-    Loaded,
     LoadFailed,
-    Outcome,
-    Plan,
     Report,
+    StepOutcome,
+    StepPlan,
     describe,
     sendable,
 )
@@ -139,8 +139,8 @@ class StageBirth:
         seat = EngineSeat(self.name, self.create, MonotonicClock())
         try:
             while (order := channel.receive()) != STOP:
-                assert isinstance(order, Plan) or order == LOAD
-                report = seat.execute(order) if isinstance(order, Plan) else seat.load()
+                assert isinstance(order, StepPlan) or order == LOAD
+                report = seat.execute(order) if isinstance(order, StepPlan) else seat.load()
                 if isinstance(report, LoadFailed):
                     report = LoadFailed(sendable(report.error))
                 channel.send(report)
@@ -166,7 +166,7 @@ class ProcessWorker:
         self._name = name
         self._birth = StageBirth(name, create, niceness)
         self._report = report
-        self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[StepPlan | str] = queue.SimpleQueue()
         self._abandoned = False
         self._loading = False
         self.process: EngineProcess | None = None
@@ -184,7 +184,7 @@ class ProcessWorker:
     def load(self) -> None:
         self._order(LOAD)
 
-    def submit(self, plan: Plan) -> None:
+    def submit(self, plan: StepPlan) -> None:
         self._order(plan)
 
     def stop(self) -> None:
@@ -209,7 +209,7 @@ class ProcessWorker:
         if process is not None:
             process.kill()
 
-    def _order(self, order: Plan | str) -> None:
+    def _order(self, order: StepPlan | str) -> None:
         self._orders.put(order)
         with contextlib.suppress(OSError):  # the thread has ended: nobody carries out anything
             os.write(self._wake, b"o")
@@ -252,7 +252,7 @@ class ProcessWorker:
         else:
             self._came(report)
 
-    def _carry_out(self, order: Plan | str) -> None:
+    def _carry_out(self, order: StepPlan | str) -> None:
         """A plan for a process that is gone is nothing: its end was reported."""
         try:
             if order == LOAD:
@@ -264,13 +264,13 @@ class ProcessWorker:
         except OSError as error:
             self._died(error)
         except Exception as error:  # what cannot be pickled
-            self._tell(LoadFailed(error) if order == LOAD else Outcome(fault=str(error)))
+            self._tell(LoadFailed(error) if order == LOAD else StepOutcome(fault=str(error)))
 
     def _came(self, report: object) -> None:
-        assert isinstance(report, Loaded | LoadFailed | Outcome)
-        if isinstance(report, Loaded):  # its steps are no work of this process
-            report = Loaded(replace(report.capabilities, own_thread=False))
-        if not isinstance(report, Outcome):
+        assert isinstance(report, EngineLoaded | LoadFailed | StepOutcome)
+        if isinstance(report, EngineLoaded):  # its steps are no work of this process
+            report = EngineLoaded(replace(report.capabilities, own_thread=False))
+        if not isinstance(report, StepOutcome):
             self._loading = False
         if isinstance(report, LoadFailed):  # the next attempt begins with a new process
             self._end()
@@ -289,7 +289,7 @@ class ProcessWorker:
 
     def _fail(self, message: str) -> None:
         loading, self._loading = self._loading, False
-        self._tell(LoadFailed(EngineFault(message)) if loading else Outcome(fault=message))
+        self._tell(LoadFailed(EngineFault(message)) if loading else StepOutcome(fault=message))
 
     def _end(self) -> int | None:
         """The exit code; None: there is no process."""

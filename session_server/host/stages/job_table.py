@@ -15,7 +15,7 @@ from typing import Protocol
 from engines.base import JobKey, Stage, StepResult
 from session_server.host.stages.kv_store import ExportState, ImportState, StateCall, StateGate
 from session_server.host.stages.preemptible import GivesWay
-from session_server.host.stages.stage_worker import Call, Feed, Release, Start
+from session_server.host.stages.stage_worker import Call, Feed, Release, StartJob
 from session_server.scheduler.work import WorkItem, WorkKey
 
 
@@ -27,7 +27,7 @@ class JobOwner(Protocol):
     def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None: ...
 
 
-class Phase(enum.Enum):
+class JobPhase(enum.Enum):
     NEW = enum.auto()
     STARTING = enum.auto()
     STARTED = enum.auto()
@@ -42,7 +42,7 @@ class Job:
         self.key = key
         self.owner = owner
         self.job = job
-        self.phase = Phase.NEW
+        self.phase = JobPhase.NEW
         self.feeds: list[tuple[object, bool]] = []
         self.sent = 0
         self.idle_steps = 0
@@ -81,7 +81,7 @@ class JobTable:
         return [
             job.key
             for job in self._jobs.values()
-            if not with_state_only or job.phase is not Phase.NEW
+            if not with_state_only or job.phase is not JobPhase.NEW
         ]
 
     def add(self, key: JobKey, job: object, owner: JobOwner) -> None:
@@ -94,7 +94,7 @@ class JobTable:
         job = self._jobs.get(key)
         if job is None:
             return
-        if job.phase is Phase.STARTED:
+        if job.phase is JobPhase.STARTED:
             self._calls.append(Feed(key, payload, last))
         else:
             job.feeds.append((payload, last))
@@ -106,7 +106,7 @@ class JobTable:
     def may_start(self, item: WorkItem, gate: StateGate) -> bool:
         """Whether the item's job has engine state, or the gate lets it have some."""
         job = self._jobs[item.key]
-        return job.phase is not Phase.NEW or gate.may_start(item, job.job)
+        return job.phase is not JobPhase.NEW or gate.may_start(item, job.job)
 
     def make_way(self, granted: Callable[[JobKey], bool]) -> bool:
         """End the speculative job that came last, of those that hold engine state or were `granted` room for it."""
@@ -114,7 +114,7 @@ class JobTable:
             job = self._jobs.get(key)
             if job is None or not isinstance(job.owner, GivesWay):
                 continue
-            if (job.phase is not Phase.NEW or granted(key)) and job.owner.give_way(key):
+            if (job.phase is not JobPhase.NEW or granted(key)) and job.owner.give_way(key):
                 return True
         return False
 
@@ -130,12 +130,12 @@ class JobTable:
 
     def has_state(self, key: JobKey) -> bool:
         job = self._jobs.get(key)
-        return job is not None and job.phase is not Phase.NEW
+        return job is not None and job.phase is not JobPhase.NEW
 
     def remove(self, key: JobKey) -> Job | None:
         """Forget the job; its engine state is freed before the next step."""
         job = self._jobs.pop(key, None)
-        if job is not None and job.phase is not Phase.NEW:
+        if job is not None and job.phase is not JobPhase.NEW:
             self._held -= 1
             self._full = False
             self._calls.append(Release(key))
@@ -152,19 +152,19 @@ class JobTable:
         calls, self._calls, self._moves_owed = self._calls, [], 0
         for key in batch:
             job = self._jobs[key]
-            if job.phase is Phase.NEW:
-                job.phase = Phase.STARTING
+            if job.phase is JobPhase.NEW:
+                job.phase = JobPhase.STARTING
                 job.sent = len(job.feeds)
                 self._held += 1
-                calls.append(Start(key, job.job))
+                calls.append(StartJob(key, job.job))
                 calls.extend(Feed(key, payload, last) for payload, last in job.feeds)
         return calls
 
     def started(self, key: JobKey) -> None:
         """The engine has taken the job: it gets what was fed meanwhile."""
         job = self._jobs.get(key)
-        if job is not None and job.phase is Phase.STARTING:
-            job.phase = Phase.STARTED
+        if job is not None and job.phase is JobPhase.STARTING:
+            job.phase = JobPhase.STARTED
             self._calls.extend(Feed(key, *feed) for feed in job.feeds[job.sent :])
             job.feeds.clear()
 
@@ -173,7 +173,7 @@ class JobTable:
         job = self._jobs.get(key)
         if job is None:  # released meanwhile, and that gave the place back
             return True
-        job.phase = Phase.NEW
+        job.phase = JobPhase.NEW
         self._held -= 1
         self._full = self._held > 0
         return self._full

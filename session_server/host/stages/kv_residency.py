@@ -16,18 +16,17 @@ from engines.base import Capabilities, JobKey, ThinkJob
 from session_server.host.stages.kv_store import ForgetState, MovedState, SlotStore, StateStore
 from session_server.host.stages.runner import Runner
 from session_server.observability.host_metrics import HostMetrics
-from session_server.process.clock import Clock, Timer
+from session_server.process.clock import Clock, TimerHandle
 from session_server.scheduler.params import KvEviction, PolicyName, SchedulerParams
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
     Action,
-    Closed,
-    Drop,
+    DropState,
     Ended,
     Event,
     Evicted,
     EvictionOrder,
-    Load,
+    LoadState,
     Offload,
     Playing,
     PoolLost,
@@ -35,12 +34,13 @@ from session_server.scheduler.residency_events import (
     Rank,
     Reloaded,
     ResidencyParams,
+    SessionClosed,
     Sized,
-    SpeechStarted,
-    Start,
-    Wanted,
+    StartWork,
+    StateWanted,
+    UserSpeechStarted,
 )
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_S
 
 _MIB = 1 << 20
@@ -96,9 +96,9 @@ class ThinkerResidency:
         self._token_bytes = 1
         self._granted: set[JobKey] = set()
         self._parked: dict[JobKey, WorkItem | None] = {}
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._due_ns: int | None = None
-        self._counting: Timer | None = None
+        self._counting: TimerHandle | None = None
         self._relieving = False
         self._pressed = False
 
@@ -167,14 +167,14 @@ class ThinkerResidency:
         self._parked[key] = item
         if known is None or (known.kind, known.latest_ns) != (item.kind, item.latest_ns):
             rank, order = _rank(item, job), self._order(item)
-            self.tell(Wanted(key.session, _work(key), self._sizes.room(job), rank, order))
+            self.tell(StateWanted(key.session, _work(key), self._sizes.room(job), rank, order))
         if key not in self._granted:
             return False
         self._parked.pop(key, None)
         return True
 
     def _order(self, item: WorkItem) -> int:
-        by_slack = self._params.policy is PolicyName.DEADLINE and item.kind is not Kind.DRAFT
+        by_slack = self._params.policy is PolicyName.DEADLINE and item.kind is not WorkClass.DRAFT
         return item.latest_ns if by_slack else item.arrived_ns
 
     def granted(self, key: JobKey) -> bool:
@@ -202,7 +202,7 @@ class ThinkerResidency:
 
     def speech_started(self, session: str) -> None:
         """The user speaks: the thinker will be wanted soon."""
-        self.tell(SpeechStarted(session))
+        self.tell(UserSpeechStarted(session))
 
     def playing(self, session: str, left_s: float) -> None:
         """The listener has so much to hear."""
@@ -212,7 +212,7 @@ class ThinkerResidency:
 
     def closed(self, session: str) -> None:
         """Everything of the session is freed."""
-        self.tell(Closed(session))
+        self.tell(SessionClosed(session))
         if self._machine is None:
             self._runner.carry(ForgetState(session))
 
@@ -264,13 +264,13 @@ class ThinkerResidency:
         store = self._store
         assert store is not None
         match action:
-            case Start(session, work):
+            case StartWork(session, work):
                 self._let_in(session, work)
             case Offload():
                 store.offload(action)
-            case Load():
+            case LoadState():
                 store.load(action)
-            case Drop(session, keep):
+            case DropState(session, keep):
                 store.drop(session, keep)
             case Evicted(_, _, reason):
                 self._metrics.kv_evicted(reason.value)
@@ -337,7 +337,7 @@ def pool_params(
 
 
 def _rank(item: WorkItem, job: object) -> Rank:
-    if item.kind is not Kind.DRAFT:
+    if item.kind is not WorkClass.DRAFT:
         return Rank.TURN
     return Rank.WARM if isinstance(job, ThinkJob) and job.warm else Rank.DRAFT
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engines.base import Capabilities, JobKey, MovableState, SteppedEngine
-from session_server.scheduler.residency_events import Load, Moved, MoveFailed, Offload
+from session_server.scheduler.residency_events import LoadState, Moved, MoveFailed, Offload
 from session_server.scheduler.work import WorkItem
 
 
@@ -109,7 +109,7 @@ class StateStore(Protocol):
 
     def offload(self, move: Offload) -> None: ...
 
-    def load(self, move: Load) -> None: ...
+    def load(self, move: LoadState) -> None: ...
 
     def drop(self, session: str, keep: int) -> None:
         """Forget the session's state behind its first `keep` tokens, in the engine and outside."""
@@ -157,7 +157,7 @@ class SlotStore:
         self._moves[move.ticket] = move.session
         self._carry(ExportState(move.ticket, move.session, self._path(move.ticket)))
 
-    def load(self, move: Load) -> None:
+    def load(self, move: LoadState) -> None:
         session = move.session
         self._moves[move.ticket] = session
         path = self._path(self._tickets.get(session, 0))

@@ -13,7 +13,7 @@ from typing import Protocol
 from engines.base import Capabilities, JobKey, Stage, StepResult
 from session_server.host.stages.job_table import JobOwner
 from session_server.host.stages.kv_store import StateCall, StateGate
-from session_server.process.clock import Loop, Timer
+from session_server.process.clock import Loop, TimerHandle
 from session_server.scheduler.work import WorkItem
 
 _LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Runner(Protocol):
         """Move or free the state of an idle session."""
         ...
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> TimerHandle:
         """On the loop that the stage runs on."""
         ...
 

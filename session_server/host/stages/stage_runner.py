@@ -20,20 +20,20 @@ from session_server.host.stages.job_table import JobOwner, JobTable
 from session_server.host.stages.kv_store import OpenGate, StateCall, StateGate
 from session_server.host.stages.runner import RunnerState, hand_over
 from session_server.host.stages.stage_worker import (
-    Loaded,
+    EngineLoaded,
     LoadFailed,
-    Outcome,
-    Plan,
     Report,
-    Worker,
+    StageWorker,
+    StepOutcome,
+    StepPlan,
     describe,
 )
 from session_server.observability.host_metrics import HostMetrics
-from session_server.process.clock import Clock, Loop, Timer, Watchdog
+from session_server.process.clock import Clock, Loop, TimerHandle, Watchdog
 from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import Choice, WorkItem
+from session_server.scheduler.work import StepChoice, WorkItem
 from session_server.types.audio import NS_PER_S
 from session_server.types.errors import EngineFault
 
@@ -42,7 +42,7 @@ _IDLE = RunnerState.IDLE
 _IDLE_STEPS = 256
 """Steps in a row that may bring nothing before the job counts as stuck."""
 
-MakeWorker = Callable[[Callable[[Report], None]], Worker]
+MakeWorker = Callable[[Callable[[Report], None]], StageWorker]
 
 
 class StageRunner:
@@ -73,14 +73,14 @@ class StageRunner:
         self._step_limit_s = step_limit_s
         self._max_batch = queue.max_batch
         self._jobs = JobTable()
-        self._in_flight: dict[JobKey, Choice] = {}
+        self._in_flight: dict[JobKey, StepChoice] = {}
         self._generation = 0
-        self._worker: Worker | None = None
+        self._worker: StageWorker | None = None
         self._loaded: asyncio.Future[None] | None = None
         self._restarts = Restarts()
         self._load_began = 0
         self._kicked = False
-        self._wake: Timer | None = None
+        self._wake: TimerHandle | None = None
         self._watchdog = Watchdog(self._hung)
 
     # -- life
@@ -160,7 +160,7 @@ class StageRunner:
         self._jobs.owe(call)
         self.kick()
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> TimerHandle:
         """On the loop that the stage runs on."""
         return self._loop.call_later(delay_s, callback)
 
@@ -221,7 +221,7 @@ class StageRunner:
         self.state = RunnerState.BUSY
         self._watchdog.watch(self._loop, self._step_limit_s)
         batch = [StepRequest(key, choice.units) for key, choice in self._in_flight.items()]
-        self._worker.submit(Plan(calls, batch))
+        self._worker.submit(StepPlan(calls, batch))
         self._metrics.queue_depth(self.name, len(self._queue))
 
     def _arm_wake(self) -> None:
@@ -234,7 +234,7 @@ class StageRunner:
 
     # -- reports
 
-    def _new_worker(self) -> Worker:
+    def _new_worker(self) -> StageWorker:
         self._generation += 1
         generation, loop = self._generation, self._loop
 
@@ -260,9 +260,9 @@ class StageRunner:
             return
         self._watchdog.over()
         match report:
-            case Outcome():
+            case StepOutcome():
                 self._on_outcome(report)
-            case Loaded(capabilities):
+            case EngineLoaded(capabilities):
                 self._on_loaded(capabilities)
             case LoadFailed(error):
                 self._on_load_failed(error)
@@ -296,7 +296,7 @@ class StageRunner:
         self._fail_jobs(self._jobs.keys(), f"the {self.name} engine is down")
         self._wake = self._loop.call_later(pause_s, self._load)
 
-    def _on_outcome(self, outcome: Outcome) -> None:
+    def _on_outcome(self, outcome: StepOutcome) -> None:
         if outcome.fault is not None:
             self._metrics.engine_failed(self.name, "threw")
             self._lose_engine(f"the {self.name} engine failed: {outcome.fault}")
@@ -316,7 +316,7 @@ class StageRunner:
                 self._fail(key, f"the {self.name} engine gave no result")
         self.kick()
 
-    def _measure(self, flight: dict[JobKey, Choice], outcome: Outcome) -> None:
+    def _measure(self, flight: dict[JobKey, StepChoice], outcome: StepOutcome) -> None:
         if not (batch := len(outcome.results)):
             return
         self.last_batch = batch
@@ -330,7 +330,9 @@ class StageRunner:
         self._costs.observe(self.name, batch, units, step_ns, work_ns)
         self._metrics.stage_step(self.name, outcome.step_ns / NS_PER_S, batch)
 
-    def _settle_starts(self, flight: dict[JobKey, Choice], outcome: Outcome, now: int) -> None:
+    def _settle_starts(
+        self, flight: dict[JobKey, StepChoice], outcome: StepOutcome, now: int
+    ) -> None:
         """Jobs that started get what was fed meanwhile; those that found no room wait for a release."""
         for key, message in outcome.refused:
             flight.pop(key, None)

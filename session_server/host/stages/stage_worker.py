@@ -34,7 +34,7 @@ from session_server.types.errors import EngineFault, SessionServerError
 _log = logging.getLogger(__name__)
 
 
-class Start(Value, frozen=True):
+class StartJob(Value, frozen=True):
     key: JobKey
     job: object
 
@@ -49,10 +49,10 @@ class Release(Value, frozen=True):
     key: JobKey
 
 
-Call = Start | Feed | Release | StateCall
+Call = StartJob | Feed | Release | StateCall
 
 
-class Plan(Value, frozen=True):
+class StepPlan(Value, frozen=True):
     """What to do next: bookkeeping calls, then one step over `batch` (none when it is empty)."""
 
     calls: list[Call]
@@ -60,7 +60,7 @@ class Plan(Value, frozen=True):
 
 
 @dataclass(slots=True)
-class Outcome:
+class StepOutcome:
     """What came of a plan. `no_room` and `refused` are jobs that did not start; `fault` names what was thrown.
     `step_ns` is the length of the step alone, `thread_ns` the processor time that its thread took. `moved`: states that were exported or imported; `sizes`: bytes that a
     session's state holds after a job of it was released."""
@@ -75,7 +75,7 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-class Loaded(Value, frozen=True):
+class EngineLoaded(Value, frozen=True):
     capabilities: Capabilities
 
 
@@ -83,17 +83,17 @@ class LoadFailed(Value, frozen=True):
     error: Exception
 
 
-Report = Outcome | Loaded | LoadFailed
+Report = StepOutcome | EngineLoaded | LoadFailed
 
 
-class Worker(Protocol):
+class StageWorker(Protocol):
     """Carries out orders for one engine."""
 
     def load(self) -> None:
         """Make the engine, or close the one there is, and load it; answered by Loaded or LoadFailed."""
         ...
 
-    def submit(self, plan: Plan) -> None: ...
+    def submit(self, plan: StepPlan) -> None: ...
 
     def stop(self) -> None:
         """Close the engine after what is under way. Idempotent."""
@@ -117,7 +117,7 @@ class EngineSeat:
         self._clock = clock
         self._engine: SteppedEngine | None = None
 
-    def load(self) -> Loaded | LoadFailed:
+    def load(self) -> EngineLoaded | LoadFailed:
         try:
             engine = self._engine
             if engine is None:
@@ -125,13 +125,13 @@ class EngineSeat:
             else:
                 engine.close()
             engine.load()
-            return Loaded(engine.capabilities)
+            return EngineLoaded(engine.capabilities)
         except Exception as error:
             self.close()  # the next attempt begins with a new one
             return LoadFailed(error)
 
-    def execute(self, plan: Plan) -> Outcome:
-        outcome = Outcome()
+    def execute(self, plan: StepPlan) -> StepOutcome:
+        outcome = StepOutcome()
         engine = self._engine
         if engine is None:
             outcome.fault = "the engine is not loaded"
@@ -148,12 +148,12 @@ class EngineSeat:
             outcome.fault = describe(error)
         return outcome
 
-    def _call(self, engine: SteppedEngine, calls: list[Call], outcome: Outcome) -> set[JobKey]:
+    def _call(self, engine: SteppedEngine, calls: list[Call], outcome: StepOutcome) -> set[JobKey]:
         """Carry out the bookkeeping; the keys of jobs that could not start."""
         failed: set[JobKey] = set()
         for call in calls:
             match call:
-                case Start(key, job):
+                case StartJob(key, job):
                     try:
                         engine.start(key, job)
                     except NoCapacity:
@@ -196,7 +196,7 @@ class ThreadWorker:
         self._niceness = niceness
         self._report = report
         self._seat = EngineSeat(name, create, clock)
-        self._orders: queue.SimpleQueue[Plan | str] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[StepPlan | str] = queue.SimpleQueue()
         self._abandoned = False
         self._thread = threading.Thread(target=self._run, name=f"stage-{name}", daemon=True)
         self._thread.start()
@@ -204,7 +204,7 @@ class ThreadWorker:
     def load(self) -> None:
         self._orders.put("load")
 
-    def submit(self, plan: Plan) -> None:
+    def submit(self, plan: StepPlan) -> None:
         self._orders.put(plan)
 
     def stop(self) -> None:
@@ -223,7 +223,7 @@ class ThreadWorker:
         _give_way(self._niceness)
         seat = self._seat
         while (order := self._orders.get()) != "stop" and not self._abandoned:
-            report = seat.execute(order) if isinstance(order, Plan) else seat.load()
+            report = seat.execute(order) if isinstance(order, StepPlan) else seat.load()
             if not self._abandoned:
                 self._report(report)
         seat.close()

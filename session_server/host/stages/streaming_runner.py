@@ -29,11 +29,11 @@ from session_server.host.stages.runner import RunnerState, hand_over
 from session_server.host.stages.stage_worker import describe, refusal
 from session_server.host.stages.streamed_answer import StreamedAnswer, TokenTimes
 from session_server.observability.host_metrics import HostMetrics
-from session_server.process.clock import Clock, Loop, Timer
+from session_server.process.clock import Clock, Loop, TimerHandle
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.flow_control import Lease
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.work import Kind, WorkItem
+from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_S
 from session_server.types.errors import EngineFault
 
@@ -149,7 +149,7 @@ class StreamingRunner:
         if isinstance(call, ForgetState) and self._keeper.engine is not None:
             self._keeper.engine.forget(call.session)
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> TimerHandle:
         return self._keeper.loop.call_later(delay_s, callback)
 
     def is_started(self, key: JobKey) -> bool:
@@ -217,7 +217,7 @@ class StreamingRunner:
         answer.task = self._keeper.loop.create_task(reading)
         self._tasks.add(answer.task)
         answer.task.add_done_callback(self._tasks.discard)
-        if self.starved and item.kind is not Kind.DRAFT:
+        if self.starved and item.kind is not WorkClass.DRAFT:
             self._keeper.loop.call_soon(self.make_way)
 
     def _renew(self, engine: StreamingEngine, answer: StreamedAnswer, item: WorkItem) -> None:

@@ -37,7 +37,7 @@ from session_server.transports.webrtc.limits import CHANNEL, WebRtcLimits
 from session_server.transports.webrtc.media import CallAudio, Media
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
-from session_server.transports.webrtc.playout import Frame
+from session_server.transports.webrtc.playout import PlayoutFrame
 from session_server.types.errors import ClientFault
 
 _log = logging.getLogger(__name__)
@@ -224,7 +224,7 @@ class Call:
         if self._endpoint is not None:
             self._endpoint.on_audio(pcm, rate)
 
-    def frame_left(self, frame: Frame) -> None:
+    def frame_left(self, frame: PlayoutFrame) -> None:
         sent = self.outbox.sent(frame)
         if sent is not None and self._endpoint is not None:
             self._endpoint.on_audio_sent(sent)

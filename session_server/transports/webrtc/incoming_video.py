@@ -222,7 +222,7 @@ class FrameClock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VideoSetup:
     """What is done with pictures outside of this package. `grid` runs in threads."""
 
     grid: MakeGrid
@@ -241,7 +241,7 @@ class Viewer(Protocol):
 class SharedVideo:
     """For one event loop."""
 
-    def __init__(self, *, cheap: bool, sight: Sight) -> None:
+    def __init__(self, *, cheap: bool, sight: VideoSetup) -> None:
         self.cheap = cheap
         self.sight = sight
         self.threads = DecodeThreads()

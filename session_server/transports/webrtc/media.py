@@ -21,10 +21,10 @@ from aiortc import MediaStreamTrack, RTCPeerConnection
 from session_server.transports.webrtc import aiortc_internals as contract
 from session_server.transports.webrtc.aiortc_internals import watch_over_reports
 from session_server.transports.webrtc.incoming_audio import InlineMicrophone, listen
-from session_server.transports.webrtc.incoming_video import SharedVideo, Sight
+from session_server.transports.webrtc.incoming_video import SharedVideo, VideoSetup
 from session_server.transports.webrtc.opus import new_encoder
 from session_server.transports.webrtc.outgoing_audio import DirectAudio, PacedTrack, QuietTrack
-from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.playout import Playout, PlayoutFrame
 from session_server.transports.webrtc.rtp_clock import RtpClock
 from session_server.transports.webrtc.ticker import Lateness, Ticker
 
@@ -63,14 +63,14 @@ class CallAudio(Protocol):
         ...
 
 
-class Listener(Protocol):
+class MediaSink(Protocol):
     """Whose audio it is. None of these raises."""
 
     def hear(self, pcm: bytes, rate: int) -> None:
         """The microphone: s16le mono."""
         ...
 
-    def frame_left(self, frame: Frame) -> None:
+    def frame_left(self, frame: PlayoutFrame) -> None:
         """It is on the wire."""
         ...
 
@@ -91,7 +91,7 @@ class Media:
         wanted: MediaPath | None = None,
         max_lateness_s: float = 0.01,
         *,
-        sight: Sight | None = None,
+        sight: VideoSetup | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_lateness_s = max_lateness_s
@@ -115,7 +115,9 @@ class Media:
             return None
         return f"audio leaves up to {p99 * 1000:.0f} ms late"
 
-    def audio_for(self, peer: RTCPeerConnection, playout: Playout, listener: Listener) -> CallAudio:
+    def audio_for(
+        self, peer: RTCPeerConnection, playout: Playout, listener: MediaSink
+    ) -> CallAudio:
         """Put audio on a connection that has none yet; its first audio section is the call's."""
         kind = _CheapAudio if self.path is MediaPath.CHEAP else _StockAudio
         audio = kind(self, peer, playout, listener)
@@ -153,13 +155,13 @@ def _choose(wanted: MediaPath | None, broken: Callable[[], list[str]], what: str
 class _Audio:
     """What both have: a place among the live ones, and the listener, until it is released."""
 
-    def __init__(self, media: Media, listener: Listener) -> None:
+    def __init__(self, media: Media, listener: MediaSink) -> None:
         self._media = media
         self._listener = listener
         self._path = media.path
         self._released = False
 
-    def _left(self, frame: Frame, late_s: float) -> None:
+    def _left(self, frame: PlayoutFrame, late_s: float) -> None:
         self._media.left(late_s)
         self._listener.frame_left(frame)
 
@@ -174,7 +176,7 @@ class _Audio:
 
 class _CheapAudio(_Audio):
     def __init__(
-        self, media: Media, peer: RTCPeerConnection, playout: Playout, listener: Listener
+        self, media: Media, peer: RTCPeerConnection, playout: Playout, listener: MediaSink
     ) -> None:
         super().__init__(media, listener)
         sender = peer.addTrack(QuietTrack())
@@ -202,7 +204,7 @@ class _CheapAudio(_Audio):
 
 class _StockAudio(_Audio):
     def __init__(
-        self, media: Media, peer: RTCPeerConnection, playout: Playout, listener: Listener
+        self, media: Media, peer: RTCPeerConnection, playout: Playout, listener: MediaSink
     ) -> None:
         super().__init__(media, listener)
         self._failed = listener.audio_failed
@@ -217,7 +219,7 @@ class _StockAudio(_Audio):
     def read(self, track: MediaStreamTrack) -> Coroutine[None, None, None]:
         return listen(track, self._listener.hear)
 
-    def _left(self, frame: Frame, late_s: float) -> None:
+    def _left(self, frame: PlayoutFrame, late_s: float) -> None:
         try:
             super()._left(frame, late_s)
         except Exception as fault:  # aiortc would go on without sound

@@ -26,7 +26,7 @@ from session_server.protocol.frames import MAX_FRAME, fit
 from session_server.transports.base import AudioSent, Outbox
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP, WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
-from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.playout import Playout, PlayoutFrame
 from session_server.transports.webrtc.rtp_clock import RtpClock
 from session_server.types.audio import NS_PER_S
 
@@ -204,7 +204,7 @@ class CallOutbox:
         index, into = divmod(index * RTP_STEP + into - latency_ms * RTP_CLOCK // 1000, RTP_STEP)
         return self._playout.heard(response_id, index, into // 2)
 
-    def sent(self, frame: Frame) -> AudioSent | None:
+    def sent(self, frame: PlayoutFrame) -> AudioSent | None:
         """What the session is told of a frame that has just left; None: it was silence."""
         if frame.response_id is None:
             return None

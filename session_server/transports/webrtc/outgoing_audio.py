@@ -33,7 +33,7 @@ from av.stream import Stream
 
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
 from session_server.transports.webrtc.opus import FrameEncoder
-from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.playout import Playout, PlayoutFrame
 from session_server.transports.webrtc.rtp_clock import WRAP, RtpClock
 from session_server.transports.webrtc.ticker import STALL_S, Ticker
 
@@ -63,7 +63,7 @@ class DirectAudio:
         ticker: Ticker,
         playout: Playout,
         encoder: FrameEncoder,
-        left: Callable[[Frame, float], None],
+        left: Callable[[PlayoutFrame, float], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._sender = cast("Any", sender)
@@ -77,7 +77,7 @@ class DirectAudio:
         self._released = False
         self._loss_percent = 0
         self._ntp: tuple[int, float] | None = None
-        self._gone: tuple[Frame, float] | None = None
+        self._gone: tuple[PlayoutFrame, float] | None = None
         """What has left and nobody was told of, and how late it was."""
         self._sequence = secrets.randbelow(1 << 15)
         """Begins in the lower half: SRTP would not survive a wrap within the first packets."""
@@ -172,7 +172,7 @@ class PacedTrack(MediaStreamTrack):
     kind = "audio"
 
     def __init__(
-        self, playout: Playout, encoder: FrameEncoder, left: Callable[[Frame, float], None]
+        self, playout: Playout, encoder: FrameEncoder, left: Callable[[PlayoutFrame, float], None]
     ) -> None:
         super().__init__()
         self._playout = playout

@@ -27,7 +27,7 @@ KEPT_FRAMES = 150
 _FRAME_BYTES = 2 * FRAME_SAMPLES
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
+class PlayoutFrame(msgspec.Struct, frozen=True, gc=False):
     """One frame. `sound`: the part of it that belongs to `response_id`, whose stream it brings to `end_sample`;
     `gap_samples` of silence were played before it in the middle of that response, `waiting_samples` are queued behind it."""
 
@@ -69,7 +69,7 @@ class Playout:
         self.next_index = 0
         """Number of the frame that `take` gives next."""
         self._streams: deque[_Stream] = deque()
-        self._sent: deque[Frame] = deque(maxlen=KEPT_FRAMES)
+        self._sent: deque[PlayoutFrame] = deque(maxlen=KEPT_FRAMES)
         self._held = False
         self._quiet = 0
 
@@ -128,31 +128,33 @@ class Playout:
 
     # -- playing
 
-    def take(self) -> Frame:
+    def take(self) -> PlayoutFrame:
         """The next frame."""
         index = self.next_index
         self.next_index += 1
         if self._held:
-            return Frame(index)
+            return PlayoutFrame(index)
         if self._quiet:
             self._quiet -= 1
-            return Frame(index)
+            return PlayoutFrame(index)
         while self._streams and self._streams[0].finished and not self._streams[0].pcm:
             self._streams.popleft()
         if not self._streams:
-            return Frame(index)
+            return PlayoutFrame(index)
         stream = self._streams[0]
         if not stream.pcm:
             stream.gap += FRAME_SAMPLES
-            return Frame(index)
+            return PlayoutFrame(index)
         return self._cut(stream, index)
 
-    def _cut(self, stream: _Stream, index: int) -> Frame:
+    def _cut(self, stream: _Stream, index: int) -> PlayoutFrame:
         sound = bytes(stream.pcm[:_FRAME_BYTES])
         del stream.pcm[:_FRAME_BYTES]
         stream.start += len(sound) // 2
         gap, stream.gap, stream.begun = stream.gap, 0, True
-        frame = Frame(index, stream.response_id, stream.start, sound, gap, len(stream.pcm) // 2)
+        frame = PlayoutFrame(
+            index, stream.response_id, stream.start, sound, gap, len(stream.pcm) // 2
+        )
         self._sent.append(frame)
         return frame
 

@@ -30,7 +30,7 @@ SLOT_S = FRAME_S / SLOTS
 STALL_S = 0.1
 
 
-class Ticked(Protocol):
+class TickReceiver(Protocol):
     """Somebody with a frame to send every 20 ms."""
 
     def tick(self, due: float) -> None:
@@ -54,20 +54,20 @@ class Ticker:
         self._origin = loop.time()
         self._fired = 0
         """Number of the slot that was worked off last."""
-        self._slots: list[dict[Ticked, None]] = [{} for _ in range(SLOTS)]
+        self._slots: list[dict[TickReceiver, None]] = [{} for _ in range(SLOTS)]
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._slots))
 
-    def add(self, ticked: Ticked) -> None:
+    def add(self, ticked: TickReceiver) -> None:
         """Call it every 20 ms from now on."""
         if self._timer is None:
             self._skip_to_now()
         min(self._slots, key=len)[ticked] = None
         self._arm()
 
-    def remove(self, ticked: Ticked) -> None:
+    def remove(self, ticked: TickReceiver) -> None:
         """Idempotent."""
         for slot in self._slots:
             slot.pop(ticked, None)
@@ -110,7 +110,7 @@ class Ticker:
                 self._unseat(ticked, fault)
         self._arm()
 
-    def _unseat(self, ticked: Ticked, fault: Exception) -> None:
+    def _unseat(self, ticked: TickReceiver, fault: Exception) -> None:
         self.remove(ticked)
         ticked.broke(fault)
 

@@ -14,7 +14,7 @@ from engines.graph import DuplexSpec
 from engines.model_store.store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
 from session_server.duplex import engine_keeper as duplex_keeper
-from session_server.duplex.core.slots import Place
+from session_server.duplex.core.slots import SeatState
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engines import try_duplex
 from session_server.host.messages import (
@@ -163,7 +163,7 @@ async def test_sessions_are_admitted_by_slots_and_messages_of_strangers_do_nothi
     assert seen[:2] == [SessionOpened("a"), SessionOpened("b")]
     assert seen[2] == SessionRefused("c", "all 2 slots of the duplex model are taken")
     assert made.slots == (2, 2)
-    assert made.places() == {Place.SEATED: 2}
+    assert made.places() == {SeatState.SEATED: 2}
     with pytest.raises(AssertionError, match="a, b"):
         made.check_integrity()
     for message in (HearUser("x", b""), ClearHeard("x"), CloseSession("x"), TakeSeat("x", "", "")):

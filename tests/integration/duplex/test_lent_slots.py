@@ -17,7 +17,7 @@ from engines.model_store.store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
 from session_server.duplex import engine_keeper as duplex_keeper
-from session_server.duplex.core.slots import Place
+from session_server.duplex.core.slots import SeatState
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engine_keeper import watch_duplex
 from session_server.duplex.engines import DuplexProcess
@@ -95,7 +95,7 @@ class House:
         await until(lambda: len(self.answers(name)) >= number)
         await until(lambda: any("yield" in f.actions for f in self.frames(name)[-3:]))
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> SeatState:
         return self.host._seating.place(name)
 
     def figure(self, line: str) -> float:
@@ -130,7 +130,7 @@ async def test_three_conversations_in_one_slot_go_on_where_they_were() -> None:
             made.open(name)
             await made.ask(name, 1)
             await idle(made, names=names)
-        assert made.host.places() == {Place.SEATED: 1, Place.RESTING: 2}
+        assert made.host.places() == {SeatState.SEATED: 1, SeatState.RESTING: 2}
         assert made.host.saved_bytes > 0
         for number in (2, 3):
             for name in names:
@@ -158,7 +158,7 @@ async def test_silence_does_not_wake_a_session_that_rests_and_is_no_part_of_its_
         told = len(made.frames("a"))
         for _ in range(20):
             made.say("a", quiet(4))
-        assert made.place("a") is Place.RESTING
+        assert made.place("a") is SeatState.RESTING
         await until(lambda: len(made.frames("b")) > 10)
         assert len(made.frames("a")) == told
 
@@ -178,12 +178,12 @@ async def test_who_finds_no_slot_is_told_after_its_limit_and_gets_one_when_it_sp
         assert isinstance(refused, SessionRefused)
         assert "all are in use" in refused.reason
         made.say("a", loud(2))
-        assert made.place("a") is Place.WAITING
+        assert made.place("a") is SeatState.WAITING
         await until(lambda: bool(made.lost("a")))
         assert made.lost("a") == [
             "All slots of the model are taken; the conversation rests until you speak again."
         ]
-        assert made.place("a") is Place.RESTING
+        assert made.place("a") is SeatState.RESTING
         assert made.figure("session_server_duplex_slot_waits_missed_total") == 1
         made.host.post(CloseSession("b"))
         told = len(made.frames("a"))

@@ -24,7 +24,14 @@ from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine
 from session_server.host.stages import engine_process
 from session_server.host.stages.engine_process import ProcessWorker
-from session_server.host.stages.stage_worker import Feed, Loaded, Outcome, Plan, Report, Start
+from session_server.host.stages.stage_worker import (
+    EngineLoaded,
+    Feed,
+    Report,
+    StartJob,
+    StepOutcome,
+    StepPlan,
+)
 from session_server.process.lifecycle import ORPHANED
 
 pytestmark = pytest.mark.integration
@@ -65,7 +72,7 @@ def begun() -> Iterator[Callable[..., Worked]]:
         worker = ProcessWorker("thinker", create, reports.put)
         workers.append(worker)
         worker.load()
-        assert isinstance(reports.get(timeout=HANG_S), Loaded)
+        assert isinstance(reports.get(timeout=HANG_S), EngineLoaded)
         return Worked(worker, reports)
 
     yield begin
@@ -92,7 +99,7 @@ def test_a_stopped_process_is_killed_when_the_worker_stops(begun):
 def test_a_worker_that_waits_for_a_stopped_process_to_read_can_be_abandoned(begun):
     it = begun()
     process = it.stand_still()
-    it.worker.submit(Plan([TOO_BIG], []))
+    it.worker.submit(StepPlan([TOO_BIG], []))
     time.sleep(0.1)  # so that it is in the middle of it; either way it has to end
     it.worker.abandon()
     assert it.worker.join(HANG_S)
@@ -103,7 +110,7 @@ def test_a_worker_that_waits_for_a_stopped_process_to_read_can_be_abandoned(begu
 def test_a_worker_that_does_not_end_in_time_is_ended(begun):
     it = begun()
     process = it.stand_still()
-    it.worker.submit(Plan([TOO_BIG], []))
+    it.worker.submit(StepPlan([TOO_BIG], []))
     it.worker.stop()
     assert it.worker.join(0.1)
     assert not process.is_running()
@@ -113,7 +120,7 @@ def test_a_worker_that_does_not_end_in_time_is_ended(begun):
 def test_a_process_in_a_long_step_is_killed_when_the_worker_stops(begun):
     it = begun(hang_at_step=1, hang_s=3600.0)
     process = it.process
-    it.worker.submit(Plan([Start(KEY, question())], [StepRequest(KEY, 4)]))
+    it.worker.submit(StepPlan([StartJob(KEY, question())], [StepRequest(KEY, 4)]))
     it.worker.stop()
     assert it.worker.join(HANG_S)
     assert not process.is_running()
@@ -122,18 +129,18 @@ def test_a_process_in_a_long_step_is_killed_when_the_worker_stops(begun):
 def test_a_step_under_way_may_end_and_the_engine_is_closed(begun):
     it = begun()
     process = it.process
-    it.worker.submit(Plan([Start(KEY, question()), TOO_BIG], [StepRequest(KEY, 4)]))
+    it.worker.submit(StepPlan([StartJob(KEY, question()), TOO_BIG], [StepRequest(KEY, 4)]))
     it.worker.stop()
     assert it.worker.join(HANG_S)
     assert not process.is_running()
-    assert it.reports.empty() or isinstance(it.reports.get(), Outcome)
+    assert it.reports.empty() or isinstance(it.reports.get(), StepOutcome)
 
 
 def test_it_says_with_which_code_a_process_ended(begun):
     it = begun()
-    it.worker.submit(Plan([Start(KEY, Exits())], []))
+    it.worker.submit(StepPlan([StartJob(KEY, Exits())], []))
     report = it.reports.get(timeout=HANG_S)
-    assert isinstance(report, Outcome)
+    assert isinstance(report, StepOutcome)
     assert report.fault == "its process ended with code 7"
 
 

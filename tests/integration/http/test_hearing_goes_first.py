@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from engines.base import Capabilities, Stage
-from session_server.host.stages.stage_worker import Loaded, LoadFailed, Report, ThreadWorker
+from session_server.host.stages.stage_worker import EngineLoaded, LoadFailed, Report, ThreadWorker
 from session_server.process.clock import MonotonicClock
 
 pytestmark = pytest.mark.integration
@@ -46,6 +46,8 @@ def test_a_stage_that_computes_starves_the_ones_who_interrupt(niceness: int):
     report = reports.get(timeout=10)
     worker.stop()
     assert worker.join(10)
-    assert isinstance(report, Loaded), report.error if isinstance(report, LoadFailed) else report
+    assert isinstance(report, EngineLoaded), (
+        report.error if isinstance(report, LoadFailed) else report
+    )
     assert seen == [min(19, own + niceness)]
     assert os.getpriority(os.PRIO_PROCESS, 0) == own

@@ -14,7 +14,7 @@ from engines.base import JobKey, Stage
 from engines.graph import Graph, Placement, StageSpec
 from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine
-from session_server.host.stages.stage_worker import Outcome, Plan
+from session_server.host.stages.stage_worker import StepOutcome, StepPlan
 from tests.placed import PlacedEngine
 
 pytestmark = pytest.mark.integration
@@ -48,9 +48,9 @@ def test_a_process_that_is_killed_is_one_fault_and_the_next_load_begins_another(
         assert first is not None
         os.kill(first, signal.SIGKILL)
         report = engine.next_report()
-        assert isinstance(report, Outcome)
+        assert isinstance(report, StepOutcome)
         assert report.fault == "its process was killed by signal 9"
-        engine.worker.submit(Plan([], []))
+        engine.worker.submit(StepPlan([], []))
         engine.load()
         assert engine.worker.pid not in (None, first)
         assert engine.says_nothing, "a plan for the dead one is nothing"

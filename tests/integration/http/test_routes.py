@@ -22,7 +22,7 @@ from session_server.http.realtime_routes import OpenSession, RealtimeRoutes
 from session_server.http.routes import build_app
 from session_server.http.session_factory import ConnectionContext
 from session_server.protocol.session_config import session_rules, voices
-from session_server.session.registry import NotAdmitted, Refusal, Registry
+from session_server.session.registry import NotAdmitted, Refusal, SessionRegistry
 from session_server.transports.base import Endpoint, Outbox
 
 pytestmark = pytest.mark.integration
@@ -46,7 +46,7 @@ class Greeter:
 @dataclass
 class Server:
     client: TestClient
-    registry: Registry
+    registry: SessionRegistry
     contexts: list[ConnectionContext] = field(default_factory=list)
 
 
@@ -64,7 +64,7 @@ async def serving(
     reasons: tuple[str, ...] = (),
 ) -> AsyncIterator[Server]:
     config: Config = replace(load(Path("sim.yaml")).config, auth=AuthConfig(keys=keys))
-    registry = Registry(limit, retry_after_s=7)
+    registry = SessionRegistry(limit, retry_after_s=7)
     registry.open()
     secrets = OwnSecrets(ClientSecrets(100))
     contexts: list[ConnectionContext] = []

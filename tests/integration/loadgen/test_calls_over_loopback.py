@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import pytest
 
 from loadgen.drivers import webrtc as driver_webrtc
-from loadgen.drivers.load_run import Load, Outcome, RunFailed
+from loadgen.drivers.load_run import LoadOutcome, LoadPlan, RunFailed
 from loadgen.drivers.rtp_port import BadNetwork
 from loadgen.drivers.webrtc import RtcDriver
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.lab.report import build
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Clip, Material, clip_from_pcm
 from session_server.http.server import Server
-from session_server.simulation.spec import Span, Workload
+from session_server.simulation.spec import Distribution, Workload
 from tests.integration.server.conftest import OpenServer, until
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 MS = 1_000_000
 ONLY_LOOPBACK = {"webrtc__host_addresses": ["127.0.0.1"]}
-NOW = Span(0.0, kind="constant")
+NOW = Distribution(0.0, kind="constant")
 VAD = {"type": "server_vad", "silence_duration_ms": 200}
 
 
@@ -43,11 +43,13 @@ def url(server: Server) -> str:
     return f"{server.address.http}/v1/realtime/calls"
 
 
-def load(address: str, plan: Plan, starts: Sequence[float] = (0.0, 0.05), **more: object) -> Load:
-    return Load(address, plan, MATERIAL, starts, 1, **more)  # type: ignore[arg-type]
+def load(
+    address: str, plan: UserPlan, starts: Sequence[float] = (0.0, 0.05), **more: object
+) -> LoadPlan:
+    return LoadPlan(address, plan, MATERIAL, starts, 1, **more)  # type: ignore[arg-type]
 
 
-async def call(server: Server, plan: Plan, **more: object) -> Outcome:
+async def call(server: Server, plan: UserPlan, **more: object) -> LoadOutcome:
     extensions = "?extensions=playback" if plan.playback else ""
     network = more.pop("network", None)
     one = load(url(server) + extensions, plan, **more)  # type: ignore[arg-type]
@@ -66,7 +68,7 @@ def threads() -> int:
 async def test_two_users_talk_and_leave_nothing(serve: OpenServer, playback: bool):
     async with serve(**ONLY_LOOPBACK) as server:
         tasks, before = len(asyncio.all_tasks()), threads()
-        plan = Plan.even(1, pause_ns=100 * MS, turn_detection=VAD, playback=playback)
+        plan = UserPlan.even(1, pause_ns=100 * MS, turn_detection=VAD, playback=playback)
         outcome = await call(server, plan)
         await until(lambda: len(server.registry) == 0)
         await until(lambda: threads() == before)
@@ -88,12 +90,12 @@ async def test_two_users_talk_and_leave_nothing(serve: OpenServer, playback: boo
 @pytest.mark.asyncio
 @pytest.mark.parametrize("playback", [False, True])
 async def test_an_interruption_stops_the_answer_at_the_listener(serve: OpenServer, playback: bool):
-    early = Span(0.15, kind="constant")
+    early = Distribution(0.15, kind="constant")
     workload = Workload(
         barge_in=1.0, barge_in_at=early, opening_s=NOW, think_least_s=NOW, think_s=NOW
     )
     async with serve({"thinker": {"words": 20}}, **ONLY_LOOPBACK) as server:
-        plan = Plan(2, workload, VAD, playback=playback)
+        plan = UserPlan(2, workload, VAD, playback=playback)
         outcome = await call(server, plan, starts=[0.0])
         (barge_in,) = outcome.records[0].barge_ins
         assert barge_in.fence is not None
@@ -110,7 +112,7 @@ async def test_an_interruption_stops_the_answer_at_the_listener(serve: OpenServe
 @pytest.mark.asyncio
 async def test_a_bad_network_loses_packets_and_the_talk_goes_on(serve: OpenServer):
     async with serve(**ONLY_LOOPBACK) as server:
-        plan = Plan.even(2, pause_ns=100 * MS, turn_detection=VAD)
+        plan = UserPlan.even(2, pause_ns=100 * MS, turn_detection=VAD)
         network = BadNetwork(loss=0.05, jitter_ms=10)
         outcome = await call(server, plan, starts=[0.0], network=network)
         assert [turn.ended for turn in outcome.records[0].turns] == ["played", "played"]
@@ -123,7 +125,7 @@ async def test_callers_who_vanish_are_noticed_and_free_everything(serve: OpenSer
     workload = Workload(drop=1.0, opening_s=NOW, wait_limit_s=10.0)
     async with serve({"thinker": {"words": 20}}, **ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
         before = threads()
-        outcome = await call(server, Plan(1, workload, VAD), starts=[0.0], rounds=2)
+        outcome = await call(server, UserPlan(1, workload, VAD), starts=[0.0], rounds=2)
         assert [turn.ended for one in outcome.records for turn in one.turns] == ["left", "left"]
         await until(lambda: len(server.registry) == 0)
         await until(lambda: threads() == before)
@@ -150,14 +152,14 @@ async def test_a_server_that_vanishes_ends_the_call(
                         protocol.transport.abort()
 
         cutting = asyncio.create_task(cut_the_line())
-        outcome = await call(server, Plan.even(1, turn_detection=VAD), starts=[0.0])
+        outcome = await call(server, UserPlan.even(1, turn_detection=VAD), starts=[0.0])
         await cutting
         assert outcome.records[0].errors == {"closed:lost": 1}
 
 
 @pytest.mark.asyncio
 async def test_servers_that_take_no_calls_are_one_clear_line(serve: OpenServer):
-    plan = Plan.even(1)
+    plan = UserPlan.even(1)
     probe = ServerProbe("http://127.0.0.1:1")
     table: list[tuple[dict[str, object], str]] = [
         ({"webrtc__enabled": False}, "HTTP 40[45]: no calls are served here"),

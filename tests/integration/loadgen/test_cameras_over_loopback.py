@@ -9,10 +9,10 @@ import pytest
 
 from loadgen.camera import film
 from loadgen.drivers.camera_feed import Cameras
-from loadgen.drivers.load_run import Load, Outcome
+from loadgen.drivers.load_run import LoadOutcome, LoadPlan
 from loadgen.drivers.webrtc import RtcDriver
 from loadgen.drivers.websocket import WsDriver
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.lab.report import build
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material, clip_from_pcm
@@ -39,24 +39,24 @@ USE = CameraUse("pan", fps=15.0, width=160, height=120, share=0.5)
 VAD = {"type": "server_vad", "silence_duration_ms": 200}
 
 
-def plan_of(use: CameraUse | None) -> Plan:
+def plan_of(use: CameraUse | None) -> UserPlan:
     cameras = None
     if use is not None:
         cameras = Cameras.of(use, film(use) if use.is_on else None)
-    even = Plan.even(2, pause_ns=500 * MS, turn_detection=VAD)
+    even = UserPlan.even(2, pause_ns=500 * MS, turn_detection=VAD)
     return replace(even, cameras=cameras)
 
 
-async def drive(server: Server, kind: str, use: CameraUse | None) -> Outcome:
+async def drive(server: Server, kind: str, use: CameraUse | None) -> LoadOutcome:
     assert server.address is not None
     http = server.address.http
     url = server.address.ws if kind == "ws" else f"{http}/v1/realtime/calls"
-    load = Load(url, plan_of(use), MATERIAL, (0.0, 0.05), 1)
+    load = LoadPlan(url, plan_of(use), MATERIAL, (0.0, 0.05), 1)
     driver = WsDriver if kind == "ws" else RtcDriver
     return await driver(load, ServerProbe(http), clock=LoopClock()).run()
 
 
-def reported(outcome: Outcome, use: CameraUse | None) -> dict:
+def reported(outcome: LoadOutcome, use: CameraUse | None) -> dict:
     return build(
         outcome, users=2, planned=4, seed=1, workload={}, origin="metrics", camera=use
     )  # fmt: skip

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus
 
 from session_server.http.server import Server
-from session_server.observability.catalogue import PREFIX, SPECS, Kind, Spec, StopLeg
+from session_server.observability.catalogue import PREFIX, SPECS, MetricKind, Spec, StopLeg
 from tests.integration.server.caller import PATIENCE_S, Caller, append, calling, silence
 from tests.integration.server.camera_frames import EYES, look, opt_in, with_video
 from tests.integration.server.conftest import OpenServer, until
@@ -74,9 +74,9 @@ async def scrape(server: Server) -> Samples:
 def highest(spec: Spec, found: Samples) -> float:
     """The largest of the family's series; of a histogram, its number of observations. A gauge whose labels are open
     has no series until it is fed, and may be 0 then."""
-    name = spec.exposed_name + ("_count" if spec.kind is Kind.HISTOGRAM else "")
+    name = spec.exposed_name + ("_count" if spec.kind is MetricKind.HISTOGRAM else "")
     series = found.get(name, [])
-    if spec.kind is Kind.GAUGE and any(label.values is None for label in spec.labels):
+    if spec.kind is MetricKind.GAUGE and any(label.values is None for label in spec.labels):
         return float(len(series))
     return max((value for _, value in series), default=0.0)
 

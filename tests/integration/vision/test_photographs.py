@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engines.model_store.store import ModelStore
-from session_server.client.look import Look, looks
+from session_server.client.look import PictureReport, looks
 from session_server.host.prompt import described
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
@@ -33,23 +33,23 @@ def photographs() -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[str, Look]:
+def seen() -> dict[str, PictureReport]:
     return {one.path.name: one for one in looks(ModelStore(), photographs())}
 
 
-def test_no_photograph_is_left_without_a_label(seen: dict[str, Look]) -> None:
+def test_no_photograph_is_left_without_a_label(seen: dict[str, PictureReport]) -> None:
     assert set(seen) == set(TRUE)
 
 
 @pytest.mark.parametrize("name", sorted(TRUE))
-def test_nothing_is_surely_there_that_is_not(seen: dict[str, Look], name: str) -> None:
+def test_nothing_is_surely_there_that_is_not(seen: dict[str, PictureReport], name: str) -> None:
     evidence = seen[name].evidence
     assert evidence is not None
     assert {one.kind for one in evidence.objects if one.sure} <= TRUE[name]
 
 
 @pytest.mark.parametrize("name", ["astronaut.png", "cat_pipecat.jpg", "chelsea.png"])
-def test_what_fills_the_picture_is_found(seen: dict[str, Look], name: str) -> None:
+def test_what_fills_the_picture_is_found(seen: dict[str, PictureReport], name: str) -> None:
     evidence = seen[name].evidence
     assert evidence is not None
     assert TRUE[name] <= {one.kind for one in evidence.objects if one.sure}

@@ -6,7 +6,7 @@ import pytest
 
 from session_server.core import actions as a, events as e
 from session_server.core.conversation import ItemStatus
-from session_server.core.interruption import Words, classify_words
+from session_server.core.interruption import WordEvidence, classify_words
 from session_server.core.settings import CoreParams
 from session_server.core.turn_taking import TurnState
 from tests.unit.core.drive import SEMANTIC_VAD, SERVER_VAD, Drive
@@ -497,13 +497,13 @@ def test_answer_that_begins_in_mid_speech_is_not_cut_by_it_and_gets_no_rival():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", Words.NONE),
-        (" ... - ", Words.NONE),
-        ("Yeah.", Words.BACKCHANNEL),
-        ("uh-huh", Words.BACKCHANNEL),
-        ("mm-hmm, okay", Words.BACKCHANNEL),
-        ("okay-dokey", Words.SPOKEN),
-        ("yeah but no", Words.SPOKEN),
+        ("", WordEvidence.NONE),
+        (" ... - ", WordEvidence.NONE),
+        ("Yeah.", WordEvidence.BACKCHANNEL),
+        ("uh-huh", WordEvidence.BACKCHANNEL),
+        ("mm-hmm, okay", WordEvidence.BACKCHANNEL),
+        ("okay-dokey", WordEvidence.SPOKEN),
+        ("yeah but no", WordEvidence.SPOKEN),
     ],
 )
 def test_words_are_told_from_backchannels(text, found):
@@ -527,5 +527,5 @@ def test_half_a_word_is_taken_for_a_barge_in():
 
 
 def test_i_see_stops_the_answer():
-    assert classify_words("I see.", CoreParams().backchannel_words) is Words.BACKCHANNEL
-    assert classify_words("I see a cat", CoreParams().backchannel_words) is Words.SPOKEN
+    assert classify_words("I see.", CoreParams().backchannel_words) is WordEvidence.BACKCHANNEL
+    assert classify_words("I see a cat", CoreParams().backchannel_words) is WordEvidence.SPOKEN

@@ -13,10 +13,10 @@ from session_server.duplex.core.ticks import MAX_BEHIND, TickSchedule
 from session_server.duplex.tick_loop import (
     Crashed,
     DuplexClock,
-    Loaded,
+    DuplexLoaded,
+    DuplexSeat,
     LoadFailed,
     Report,
-    Seat,
     Ticked,
 )
 from session_server.process.clock import MonotonicClock
@@ -57,7 +57,7 @@ class Beat:
         self.clock = DuplexClock(create, self.reports.put, MonotonicClock())
         self.clock.start()
 
-    def seat(self, serial: int, slot: int, epoch: int = 1) -> Seat:
+    def seat(self, serial: int, slot: int, epoch: int = 1) -> DuplexSeat:
         seat = self.clock.new_seat(serial, DuplexConfig(), epoch)
         self.clock.sit_down(serial, slot)
         return seat
@@ -97,7 +97,7 @@ def quick(**options: object) -> Callable[[], SimDuplex]:
 
 def test_every_seat_has_a_frame_each_tick_until_it_leaves() -> None:
     beat = Beat(quick(slots=3))
-    assert beat.next() == Loaded(3)
+    assert beat.next() == DuplexLoaded(3)
     beat.seat(1, 0, 1)
     beat.until(1)
     beat.seat(2, 2, 5)
@@ -259,7 +259,7 @@ def test_what_users_say_is_heard_and_what_is_missing_is_counted() -> None:
 
 def test_nothing_is_queued_for_a_reader_that_is_away() -> None:
     beat = Beat(quick())
-    assert beat.next() == Loaded(8)
+    assert beat.next() == DuplexLoaded(8)
     beat.seat(1, 0, 1)
     unread = [beat.reports.get(timeout=20) for _ in range(MAX_BEHIND)]
     with pytest.raises(queue.Empty):

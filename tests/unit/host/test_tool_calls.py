@@ -12,7 +12,7 @@ from session_server.host.tool_calls import (
     CallDropped,
     CallEnded,
     CallPiece,
-    Said,
+    PlainText,
     ToolCallParser,
 )
 
@@ -24,7 +24,7 @@ CALL = '<tool_call>{"name": "get", "arguments": {"city": "Paris", "n": [1, 2]}}<
 def parse(*pieces, known=None):
     parser = ToolCallParser(known)
     parts = [part for piece in pieces for part in parser.push(piece)] + parser.finish()
-    said = "".join(p.text for p in parts if isinstance(p, Said))
+    said = "".join(p.text for p in parts if isinstance(p, PlainText))
     calls = {}
     for part in parts:
         if isinstance(part, CallBegun):

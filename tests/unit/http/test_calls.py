@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from session_server.http.calls import Doorstep, Step
+from session_server.http.calls import Doorstep, SetupStep
 from session_server.session.registry import NotAdmitted, Refusal
 
 pytestmark = pytest.mark.unit
@@ -16,7 +16,7 @@ def refusal(reason: Refusal, message: str) -> NotAdmitted:
     return NotAdmitted(reason, message, 5)
 
 
-def leaves(step: Step) -> None:
+def leaves(step: SetupStep) -> None:
     """The call is answered; told to give way, it ends."""
     step.answered(step.leave)
 

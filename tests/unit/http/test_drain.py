@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from session_server.http.drain import Drain, Phase
-from session_server.session.registry import Connection, NotAdmitted, Refusal, Registry
+from session_server.http.drain import Drain, DrainPhase
+from session_server.session.registry import Connection, NotAdmitted, Refusal, SessionRegistry
 from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
@@ -55,15 +55,15 @@ class Answering:
     def on_closed(self) -> None: ...
 
 
-def opened(registry: Registry, stuck: bool = False) -> tuple[Connection, Line]:
+def opened(registry: SessionRegistry, stuck: bool = False) -> tuple[Connection, Line]:
     leave = ExitStack()
     connection = leave.enter_context(registry.admit())
     connection.outbox = line = Line(leave, stuck)
     return connection, line
 
 
-def fresh() -> Registry:
-    registry = Registry(8, 5, SequentialIds())
+def fresh() -> SessionRegistry:
+    registry = SessionRegistry(8, 5, SequentialIds())
     registry.open()
     return registry
 
@@ -76,9 +76,9 @@ async def test_a_request_shuts_the_door_at_once():
     with pytest.raises(NotAdmitted) as caught, registry.admit():
         pass
     assert caught.value.refusal is Refusal.DRAINING
-    assert drain.phase is Phase.FINISHING
+    assert drain.phase is DrainPhase.FINISHING
     assert await drain.finish()
-    assert drain.phase is Phase.DONE
+    assert drain.phase is DrainPhase.DONE
 
 
 @pytest.mark.asyncio

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.http.worker_identity import Place, slot_of
+from session_server.http.worker_identity import WorkerIdentity, slot_of
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("slot", [0, 1, 63])
 def test_the_id_of_a_call_names_its_worker(slot: int):
-    made = Place(1, slot=slot, workers=64).new_call_id()
+    made = WorkerIdentity(1, slot=slot, workers=64).new_call_id()
     assert made.startswith(f"rtc_w{slot}_")
     assert slot_of(made) == slot
 
 
 def test_a_server_of_one_process_names_none():
-    assert slot_of(Place(1).new_call_id()) is None
+    assert slot_of(WorkerIdentity(1).new_call_id()) is None
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_what_is_no_id_of_ours_names_no_worker(call_id: str):
 
 
 def test_shares_of_a_bound_cover_it():
-    assert [Place(1, workers=3).share_of(total, 1) for total in (0, 1, 16)] == [1, 1, 6]
+    assert [WorkerIdentity(1, workers=3).share_of(total, 1) for total in (0, 1, 16)] == [1, 1, 6]

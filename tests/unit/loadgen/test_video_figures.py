@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loadgen.drivers.load_run import Outcome
+from loadgen.drivers.load_run import LoadOutcome
 from loadgen.lab.report import build, rows_of
 from loadgen.records import FilmFigures, Turn, UserRecord
 from loadgen.server_probe import Sample, parse
@@ -58,7 +58,7 @@ def record(camera: bool, waits_ms: list[int], gap: int = 0) -> UserRecord:
 
 
 def test_frames_looks_and_ages_are_those_of_this_run():
-    outcome = Outcome(
+    outcome = LoadOutcome(
         [record(False, [500] * 10), record(True, [700] * 10, gap=24_000)],
         looks=[(0, sample(100, 10, 5, 0)), (2, sample(400, 30, 15, 10))],
         film=FilmFigures(1, 320, 3, 1, 9_000),
@@ -80,7 +80,7 @@ def test_frames_looks_and_ages_are_those_of_this_run():
 
 
 def test_sound_is_told_apart_with_a_camera_and_without():
-    outcome = Outcome([record(False, [500] * 10), record(True, [700] * 10, gap=24_000)])
+    outcome = LoadOutcome([record(False, [500] * 10), record(True, [700] * 10, gap=24_000)])
     report = build(
         outcome, users=2, planned=20, seed=0, workload={}, origin=None, camera=FOUR_OF_TWELVE
     )
@@ -98,7 +98,7 @@ def test_sound_is_told_apart_with_a_camera_and_without():
 
 def test_a_run_without_cameras_says_nothing_of_them():
     report = build(
-        Outcome([record(False, [500])]), users=1, planned=1, seed=0, workload={}, origin=None
+        LoadOutcome([record(False, [500])]), users=1, planned=1, seed=0, workload={}, origin=None
     )
     assert not {"video", "without_camera", "with_camera"} & set(report)
     assert not [path for _, path in rows_of([report]) if "camera" in path or "video" in path]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.workloads import MOST_OF_SPAN, RANGES, find_workload, workload_names
-from session_server.simulation.spec import NetworkModel, SimulationSpec, Span, Workload
+from session_server.simulation.spec import Distribution, NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -73,7 +73,7 @@ def test_a_file_of_ones_own_inherits(tmp_path: Path):
         name="mine",
         barge_in=0.1,
         speech_s=replace(base.speech_s, median=9.0),
-        think_s=Span(0.0, 0.0, 1.0, 2.0, "uniform"),
+        think_s=Distribution(0.0, 0.0, 1.0, 2.0, "uniform"),
     )
     assert found.network == NetworkModel(loss=0.05)
 
@@ -170,7 +170,7 @@ def test_every_field_of_a_workload_has_a_range():
     """A new one would be accepted whatever it says."""
     for one in fields(Workload):
         value = getattr(Workload(), one.name)
-        if isinstance(value, Span):
+        if isinstance(value, Distribution):
             assert one.name in MOST_OF_SPAN
         elif isinstance(value, int | float):
             assert one.name in RANGES

@@ -6,12 +6,12 @@ import pytest
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from session_server.observability.catalogue import SPECS, Kind
+from session_server.observability.catalogue import SPECS, MetricKind
 from session_server.observability.metrics import Metrics
 
 pytestmark = pytest.mark.unit
 
-KINDS = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
+KINDS = {MetricKind.COUNTER: Counter, MetricKind.GAUGE: Gauge, MetricKind.HISTOGRAM: Histogram}
 
 
 def families(metrics: Metrics) -> dict[str, object]:
@@ -34,7 +34,7 @@ def test_names_carry_base_units():
             assert spec.name.endswith(spec.unit), spec.name
         assert not spec.name.endswith(("_ms", "_total")), spec.name
         assert spec.help.endswith("."), spec.name
-        assert (spec.kind is Kind.HISTOGRAM) == bool(spec.buckets), spec.name
+        assert (spec.kind is MetricKind.HISTOGRAM) == bool(spec.buckets), spec.name
         assert list(spec.buckets) == sorted(spec.buckets), spec.name
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.observability.catalogue import SPECS, Kind
+from session_server.observability.catalogue import SPECS, MetricKind
 from session_server.observability.metrics import Metrics
 from session_server.observability.metrics_page import page
 
@@ -38,7 +38,7 @@ def exposed_series():
     names = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
     assert all(name.encode() in Metrics().render() for name in names)
     for spec in SPECS:
-        if spec.kind is Kind.HISTOGRAM:
+        if spec.kind is MetricKind.HISTOGRAM:
             names |= {f"{spec.exposed_name}_{part}" for part in ("bucket", "sum", "count")}
         else:
             names.add(spec.exposed_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from session_server.observability.catalogue import PREFIX, SPECS, Kind
+from session_server.observability.catalogue import PREFIX, SPECS, MetricKind
 from session_server.observability.metrics import Metrics
 from session_server.observability.multiprocess_metrics import Totals, counts_of
 
@@ -132,4 +132,4 @@ def test_without_others_the_page_is_the_ordinary_one(three):
 
 
 def test_every_gauge_with_a_greatest_is_a_gauge():
-    assert all(spec.kind is Kind.GAUGE for spec in SPECS if spec.greatest)
+    assert all(spec.kind is MetricKind.GAUGE for spec in SPECS if spec.greatest)

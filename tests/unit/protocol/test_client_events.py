@@ -9,7 +9,7 @@ import pytest
 
 from session_server.protocol import client_events as ce
 from session_server.protocol.client_events import decode_client_event
-from session_server.protocol.items import InputText, Message
+from session_server.protocol.items import InputText, MessagePayload
 
 pytestmark = pytest.mark.unit
 
@@ -37,11 +37,13 @@ def send(event: object, **options) -> ce.ClientEvent:
         ({"type": "output_audio_buffer.clear"}, ce.OutputAudioClear("e")),
         (
             {"type": "conversation.item.create", "item": USER, "previous_item_id": "root"},
-            ce.ItemCreate(Message(None, "user", "completed", (InputText("hi"),)), "root", "e"),
+            ce.ItemCreate(
+                MessagePayload(None, "user", "completed", (InputText("hi"),)), "root", "e"
+            ),
         ),
         (
             {"type": "conversation.item.create", "item": USER, "previous_item_id": None},
-            ce.ItemCreate(Message(None, "user", "completed", (InputText("hi"),)), None, "e"),
+            ce.ItemCreate(MessagePayload(None, "user", "completed", (InputText("hi"),)), None, "e"),
         ),
         ({"type": "conversation.item.delete", "item_id": "x"}, ce.ItemDelete("x", "e")),
         ({"type": "conversation.item.retrieve", "item_id": "x"}, ce.ItemRetrieve("x", "e")),

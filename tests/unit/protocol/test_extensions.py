@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from session_server.protocol.extensions import (
-    Extensions,
+    ExtensionsPayload,
     Playback,
     Video,
     VideoOffer,
@@ -26,12 +26,12 @@ OFFER = VideoOffer(EYES)
 
 @pytest.mark.parametrize("query", ["playback", "playback,", " playback ,playback"])
 def test_playback(query):
-    assert parse_extensions(query, None) == Extensions(Playback())
+    assert parse_extensions(query, None) == ExtensionsPayload(Playback())
 
 
 @pytest.mark.parametrize("query", ["", ",", " "])
 def test_nothing_asked_for(query):
-    assert parse_extensions(query, OFFER) == Extensions()
+    assert parse_extensions(query, OFFER) == ExtensionsPayload()
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_resume_is_refused_where_video_is_offered(fault_of):
 
 
 def test_the_query_leaves_what_an_earlier_choice_says():
-    chosen = Extensions(Playback(100), Video(EYES, max_fps=5.0))
+    chosen = ExtensionsPayload(Playback(100), Video(EYES, max_fps=5.0))
     assert parse_extensions("playback,video", OFFER, current=chosen) == chosen
-    assert parse_extensions("video", OFFER, current=Extensions(Playback(100))) == Extensions(
-        Playback(100), Video(EYES)
-    )
+    assert parse_extensions(
+        "video", OFFER, current=ExtensionsPayload(Playback(100))
+    ) == ExtensionsPayload(Playback(100), Video(EYES))
 
 
 def test_video_shows_its_limits_and_what_looks():
@@ -80,7 +80,9 @@ def test_eyes_that_know_no_kinds_say_only_what_they_are():
 
 
 def chosen(value: object, now: Video | None = None, offer: VideoOffer = OFFER) -> Video | None:
-    return merge_extensions(Extensions(video=now), {"video": value}, "extensions", offer).video
+    return merge_extensions(
+        ExtensionsPayload(video=now), {"video": value}, "extensions", offer
+    ).video
 
 
 def test_an_update_merges_and_null_goes_back_to_the_default():

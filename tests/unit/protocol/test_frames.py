@@ -8,13 +8,19 @@ import pytest
 
 from session_server.protocol import response_objects as ro, server_events as se
 from session_server.protocol.frames import MAX_DELTA_PCM, MAX_FRAME, AudioDeltas, encode
-from session_server.protocol.items import InputAudio, InputImage, InputText, Message, OutputText
+from session_server.protocol.items import (
+    InputAudioPayload,
+    InputImage,
+    InputText,
+    MessagePayload,
+    OutputText,
+)
 
 pytestmark = pytest.mark.unit
 
 
 def test_an_event_is_one_json_object_with_its_type_and_id():
-    assert json.loads(encode(se.InputCleared("event_1"))) == {
+    assert json.loads(encode(se.InputClearedEvent("event_1"))) == {
         "type": "input_audio_buffer.cleared",
         "event_id": "event_1",
     }
@@ -40,17 +46,19 @@ def test_the_biggest_delta_fits_and_one_byte_more_is_our_bug():
 
 
 def test_an_echo_that_fits_is_whole():
-    item = Message("i", "user", "completed", (InputAudio(None, bytes(190_000)),))
+    item = MessagePayload("i", "user", "completed", (InputAudioPayload(None, bytes(190_000)),))
     assert (
-        len(json.loads(encode(se.ItemRetrieved("e", item)))["item"]["content"][0]["audio"])
+        len(json.loads(encode(se.ItemRetrievedEvent("e", item)))["item"]["content"][0]["audio"])
         > 250_000
     )
 
 
 def test_a_picture_too_big_to_echo_becomes_null_and_the_text_stays():
     url = "data:image/png;base64," + "A" * 400_000
-    parts = (InputText("look"), InputImage(url, "low"), InputAudio("hm", bytes(9)))
-    echoed = json.loads(encode(se.ItemAdded("e", Message("i", "user", "completed", parts), None)))
+    parts = (InputText("look"), InputImage(url, "low"), InputAudioPayload("hm", bytes(9)))
+    echoed = json.loads(
+        encode(se.ItemAdded("e", MessagePayload("i", "user", "completed", parts), None))
+    )
     assert echoed["item"]["content"] == [
         {"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": None, "detail": "low"},
@@ -59,18 +67,19 @@ def test_a_picture_too_big_to_echo_becomes_null_and_the_text_stays():
 
 
 def test_audio_too_long_to_echo_is_absent():
-    item = Message("i", "user", "completed", (InputAudio(None, bytes(2_000_000)),))
-    echoed = json.loads(encode(se.ItemRetrieved("e", item)))
+    item = MessagePayload("i", "user", "completed", (InputAudioPayload(None, bytes(2_000_000)),))
+    echoed = json.loads(encode(se.ItemRetrievedEvent("e", item)))
     assert echoed["item"]["content"] == [{"type": "input_audio", "transcript": None}]
 
 
 def test_a_response_keeps_its_audio_settings_when_its_items_are_cut():
     long = tuple(
-        Message(f"i{n}", "assistant", "completed", (OutputText("\n" * 90_000),)) for n in range(4)
+        MessagePayload(f"i{n}", "assistant", "completed", (OutputText("\n" * 90_000),))
+        for n in range(4)
     )
     audio = ro.ResponseAudio(ro.ResponseAudioOutput({"type": "audio/pcm", "rate": 24000}, "marin"))
-    response = ro.Response("r", "completed", ("text",), "inf", audio, output=long)
-    frame = encode(se.ResponseDone("e", response))
+    response = ro.ResponsePayload("r", "completed", ("text",), "inf", audio, output=long)
+    frame = encode(se.ResponseDoneEvent("e", response))
     assert len(frame) <= MAX_FRAME
     shown = json.loads(frame)["response"]
     assert shown["audio"]["output"]["voice"] == "marin"
@@ -86,7 +95,7 @@ def test_a_text_of_any_length_never_breaks_the_limit():
 
 def test_more_events_than_could_ever_fit_do_not_hang():
     parts = tuple(InputText("") for _ in range(20_000))
-    assert encode(se.ItemAdded("e", Message("i", "user", "completed", parts), None))
+    assert encode(se.ItemAdded("e", MessagePayload("i", "user", "completed", parts), None))
 
 
 def test_half_a_surrogate_pair_of_a_model_does_not_end_the_session():

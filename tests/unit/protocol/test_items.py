@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from session_server.protocol.items import (
-    FunctionCall,
-    FunctionCallOutput,
-    InputAudio,
+    FunctionCallOutputPayload,
+    FunctionCallPayload,
+    InputAudioPayload,
     InputImage,
     InputText,
     ItemReference,
-    Message,
+    MessagePayload,
     OutputAudio,
     OutputText,
     item,
@@ -40,19 +40,19 @@ def wire(value: object) -> dict:
     [
         (
             message("system", {"type": "input_text", "text": "a"}, id="s", object="realtime.item"),
-            Message("s", "system", "completed", (InputText("a"),)),
+            MessagePayload("s", "system", "completed", (InputText("a"),)),
         ),
         (
             message("user", {"type": "input_audio", "audio": "AAE"}, status="in_progress"),
-            Message(None, "user", "completed", (InputAudio(None, b"\0\1"),)),
+            MessagePayload(None, "user", "completed", (InputAudioPayload(None, b"\0\1"),)),
         ),
         (
             message("user", {"type": "input_audio", "transcript": "hi", "audio": None}),
-            Message(None, "user", "completed", (InputAudio("hi"),)),
+            MessagePayload(None, "user", "completed", (InputAudioPayload("hi"),)),
         ),
         (
             message("user", {"type": "input_image", "image_url": PNG, "detail": "low"}),
-            Message(None, "user", "completed", (InputImage(PNG, "low"),)),
+            MessagePayload(None, "user", "completed", (InputImage(PNG, "low"),)),
         ),
         (
             message(
@@ -62,25 +62,25 @@ def wire(value: object) -> dict:
                 {"type": "output_audio"},
                 status="incomplete",
             ),
-            Message(
+            MessagePayload(
                 None,
                 "assistant",
                 "incomplete",
                 (OutputText("a"), OutputAudio("b"), OutputAudio("")),
             ),
         ),
-        (message("user"), Message(None, "user", "completed", ())),
+        (message("user"), MessagePayload(None, "user", "completed", ())),
         (
             {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"},
-            FunctionCall(None, "c", "f", "{}", "completed"),
+            FunctionCallPayload(None, "c", "f", "{}", "completed"),
         ),
         (
             {"type": "function_call", "name": "f", "arguments": "{}"},
-            FunctionCall(None, None, "f", "{}", "completed"),
+            FunctionCallPayload(None, None, "f", "{}", "completed"),
         ),
         (
             {"type": "function_call_output", "call_id": "c", "output": "x", "id": "o"},
-            FunctionCallOutput("o", "c", "x", "completed"),
+            FunctionCallOutputPayload("o", "c", "x", "completed"),
         ),
     ],
 )
@@ -91,7 +91,7 @@ def test_items_that_clients_send(sent, want):
 def test_nulls_of_dumped_models_and_unknown_keys_do_no_harm():
     part = {"type": "input_text", "text": "a", "audio": None, "image_url": None, "phase": "x"}
     sent = message("user", part, id=None, status=None, object=None, colour="red")
-    assert item(sent, "item") == Message(None, "user", "completed", (InputText("a"),))
+    assert item(sent, "item") == MessagePayload(None, "user", "completed", (InputText("a"),))
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,13 @@ def test_a_big_picture_is_no_reason_to_refuse_an_item():
 
 def test_references_stand_for_items_in_a_response_only():
     assert item_or_reference({"type": "item_reference", "id": "x"}, "p") == ItemReference("x")
-    assert item_or_reference(message("user"), "p") == Message(None, "user", "completed", ())
+    assert item_or_reference(message("user"), "p") == MessagePayload(None, "user", "completed", ())
 
 
 def test_a_user_message_on_the_wire_has_what_clients_throw_without():
-    said = Message("i", "user", "completed", (InputAudio(None), InputAudio("x", b"\0")))
+    said = MessagePayload(
+        "i", "user", "completed", (InputAudioPayload(None), InputAudioPayload("x", b"\0"))
+    )
     assert wire(said) == {
         "type": "message",
         "id": "i",
@@ -230,8 +232,8 @@ def test_pictures_on_the_wire():
 
 
 def test_an_item_without_payloads_keeps_its_words_and_its_shape():
-    parts = (InputText("a"), InputAudio("b", b"\0"), InputImage(PNG, "low"))
-    bare = without_payloads(Message("i", "user", "completed", parts))
-    assert bare.content == (InputText("a"), InputAudio("b"), InputImage(None, "low"))
-    call = FunctionCall("i", "c", "f", "{}", "completed")
+    parts = (InputText("a"), InputAudioPayload("b", b"\0"), InputImage(PNG, "low"))
+    bare = without_payloads(MessagePayload("i", "user", "completed", parts))
+    assert bare.content == (InputText("a"), InputAudioPayload("b"), InputImage(None, "low"))
+    call = FunctionCallPayload("i", "c", "f", "{}", "completed")
     assert without_payloads(call) is call

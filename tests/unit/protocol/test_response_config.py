@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.protocol.items import InputText, ItemReference, Message
+from session_server.protocol.items import InputText, ItemReference, MessagePayload
 from session_server.protocol.response_config import ResponseConfig, parse_response
 from session_server.protocol.session_config import TRANSCRIPTION
 from session_server.protocol.session_update import initial_config
@@ -71,7 +71,7 @@ def test_everything_can_be_overridden(parse):
     assert got.metadata == (("a", "1"), ("b", "2"))
     assert got.input == (
         ItemReference("i"),
-        Message(None, "user", "completed", (InputText("a"),)),
+        MessagePayload(None, "user", "completed", (InputText("a"),)),
     )
 
 

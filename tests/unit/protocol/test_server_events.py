@@ -15,13 +15,13 @@ from pydantic import TypeAdapter
 from session_server.protocol import error_codes, response_objects as ro, server_events as se
 from session_server.protocol.frames import AudioDeltas, encode
 from session_server.protocol.items import (
-    FunctionCall,
-    FunctionCallOutput,
-    InputAudio,
+    FunctionCallOutputPayload,
+    FunctionCallPayload,
+    InputAudioPayload,
     InputImage,
     InputText,
     Item,
-    Message,
+    MessagePayload,
     OutputAudio,
     OutputText,
 )
@@ -39,43 +39,50 @@ pytestmark = pytest.mark.unit
 STRICT: TypeAdapter = TypeAdapter(RealtimeServerEvent)
 LEDGER = Path(__file__).parents[4] / "shared" / "clients" / "ledger.py"
 AUDIO = ro.ResponseAudio(ro.ResponseAudioOutput(format_object(AudioFormat.PCM), "marin"))
-USER = Message(
+USER = MessagePayload(
     "i1",
     "user",
     "completed",
-    (InputText("a"), InputAudio(None), InputAudio("b", b"\0\0"), InputImage(None, "low")),
+    (
+        InputText("a"),
+        InputAudioPayload(None),
+        InputAudioPayload("b", b"\0\0"),
+        InputImage(None, "low"),
+    ),
 )
-SPOKEN = Message("i2", "assistant", "incomplete", (OutputAudio("Hello"),))
+SPOKEN = MessagePayload("i2", "assistant", "incomplete", (OutputAudio("Hello"),))
 ITEMS: list[Item] = [
     USER,
     SPOKEN,
-    Message("i3", "assistant", "in_progress", ()),
-    Message("i4", "assistant", "completed", (OutputText("a"),)),
-    Message("i5", "system", "completed", (InputText("a"),)),
-    FunctionCall("i6", "call_1", "f", "{}", "in_progress"),
-    FunctionCallOutput("i7", "call_1", "sunny", "completed"),
+    MessagePayload("i3", "assistant", "in_progress", ()),
+    MessagePayload("i4", "assistant", "completed", (OutputText("a"),)),
+    MessagePayload("i5", "system", "completed", (InputText("a"),)),
+    FunctionCallPayload("i6", "call_1", "f", "{}", "in_progress"),
+    FunctionCallOutputPayload("i7", "call_1", "sunny", "completed"),
 ]
 RESPONSES = [
-    ro.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1", metadata={"k": "v"}),
-    ro.Response("r", "in_progress", ("text",), 4096, AUDIO),
+    ro.ResponsePayload("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1", metadata={"k": "v"}),
+    ro.ResponsePayload("r", "in_progress", ("text",), 4096, AUDIO),
 ]
 ENDINGS = [
-    ro.StatusDetails("completed"),
-    ro.StatusDetails("cancelled", "turn_detected"),
-    ro.StatusDetails("cancelled", "client_cancelled"),
-    ro.StatusDetails("incomplete", "max_output_tokens"),
-    ro.StatusDetails("incomplete", "content_filter"),
-    ro.StatusDetails("failed", error=ro.ResponseError("server_error", "server_error", "broke")),
+    ro.StatusDetailsPayload("completed"),
+    ro.StatusDetailsPayload("cancelled", "turn_detected"),
+    ro.StatusDetailsPayload("cancelled", "client_cancelled"),
+    ro.StatusDetailsPayload("incomplete", "max_output_tokens"),
+    ro.StatusDetailsPayload("incomplete", "content_filter"),
+    ro.StatusDetailsPayload(
+        "failed", error=ro.ResponseError("server_error", "server_error", "broke")
+    ),
 ]
 PART = ("e", "r", "i", 0, 0)
 
 
-def ended(details: ro.StatusDetails) -> se.ResponseDone:
+def ended(details: ro.StatusDetailsPayload) -> se.ResponseDoneEvent:
     usage = ro.usage_of(input_text=5, input_audio=3, input_cached=2, output_text=1, output_audio=9)
-    response = ro.Response(
+    response = ro.ResponsePayload(
         "r", details.type, ("audio",), "inf", AUDIO, "conv_1", details, (SPOKEN,), usage
     )
-    return se.ResponseDone("e", response)
+    return se.ResponseDoneEvent("e", response)
 
 
 EVENTS = [
@@ -83,26 +90,26 @@ EVENTS = [
     se.Error("e", se.ErrorDetail("server_error", None, "m")),
     se.RateLimitsUpdated("e"),
     se.RateLimitsUpdated("e", (se.RateLimit("requests", 10, 9, 1.5),)),
-    se.ConversationCreated("e", se.Conversation("conv_1")),
+    se.ConversationCreated("e", se.ConversationPayload("conv_1")),
     *[se.ItemAdded("e", item, None) for item in ITEMS],
     *[se.ItemDone("e", item, "i0") for item in ITEMS],
-    *[se.ItemRetrieved("e", item) for item in ITEMS],
-    se.ItemDeleted("e", "i"),
-    se.ItemTruncated("e", "i", 0, 100),
+    *[se.ItemRetrievedEvent("e", item) for item in ITEMS],
+    se.ItemDeletedEvent("e", "i"),
+    se.ItemTruncatedEvent("e", "i", 0, 100),
     se.TranscriptionDelta("e", "i", 0, "d"),
     se.TranscriptionCompleted("e", "i", 0, "t", se.DurationUsage(1.5)),
     se.TranscriptionFailed("e", "i", 0, se.TranscriptionError("t", "c", "m")),
     se.TranscriptionSegment("e", "i", 0, "seg", "t", "s", 0.0, 1.5),
-    se.InputCommitted("e", "i", None),
-    se.InputCommitted("e", "i", "i0"),
-    se.InputCleared("e"),
-    se.SpeechStarted("e", "i", 0),
+    se.InputCommittedEvent("e", "i", None),
+    se.InputCommittedEvent("e", "i", "i0"),
+    se.InputClearedEvent("e"),
+    se.SpeechStartedEvent("e", "i", 0),
     se.SpeechStopped("e", "i", 10),
     se.TimeoutTriggered("e", "i", 0, 10),
     se.OutputStarted("e", "r"),
     se.OutputStopped("e", "r"),
-    se.OutputCleared("e", "r"),
-    *[se.ResponseCreated("e", response) for response in RESPONSES],
+    se.OutputClearedEvent("e", "r"),
+    *[se.ResponseCreatedEvent("e", response) for response in RESPONSES],
     *[ended(details) for details in ENDINGS],
     *[se.OutputItemAdded("e", "r", 0, item) for item in ITEMS],
     *[se.OutputItemDone("e", "r", 0, item) for item in ITEMS],
@@ -272,21 +279,21 @@ def test_a_spoken_turn_satisfies_the_wire_ledger(rules):
 def spoken_turn(config: SessionConfig) -> list[bytes]:
     wire = to_wire(config, session_id="s", model="m", expires_at=None)
     part = ("e", "r", "a", 0, 0)
-    user = Message("u", "user", "completed", (InputAudio(None),))
-    opened = Message("a", "assistant", "in_progress", ())
-    closed = Message("a", "assistant", "completed", (OutputAudio("Hello"),))
-    begun = ro.Response("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1")
-    done = ro.Response(
+    user = MessagePayload("u", "user", "completed", (InputAudioPayload(None),))
+    opened = MessagePayload("a", "assistant", "in_progress", ())
+    closed = MessagePayload("a", "assistant", "completed", (OutputAudio("Hello"),))
+    begun = ro.ResponsePayload("r", "in_progress", ("audio",), "inf", AUDIO, "conv_1")
+    done = ro.ResponsePayload(
         "r", "completed", ("audio",), "inf", AUDIO, "conv_1", output=(closed,), usage=ro.usage_of()
     )
     events = [
         se.SessionCreated("e", wire),
-        se.SpeechStarted("e", "u", 0),
+        se.SpeechStartedEvent("e", "u", 0),
         se.SpeechStopped("e", "u", 900),
-        se.InputCommitted("e", "u", None),
+        se.InputCommittedEvent("e", "u", None),
         se.ItemAdded("e", user, None),
         se.ItemDone("e", user, None),
-        se.ResponseCreated("e", begun),
+        se.ResponseCreatedEvent("e", begun),
         se.RateLimitsUpdated("e"),
         se.OutputItemAdded("e", "r", 0, opened),
         se.ItemAdded("e", opened, "u"),
@@ -300,6 +307,6 @@ def spoken_turn(config: SessionConfig) -> list[bytes]:
         se.OutputItemDone("e", "r", 0, closed),
         se.ItemDone("e", closed, "u"),
         se.TranscriptionCompleted("e", "u", 0, "hi", se.DurationUsage(0.9)),
-        se.ResponseDone("e", done),
+        se.ResponseDoneEvent("e", done),
     ]
     return [encode(event) for event in events]

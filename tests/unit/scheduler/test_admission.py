@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from session_server.scheduler.admission import (
+    AdmissionVerdict,
     Appointments,
     Headroom,
     OverloadLadder,
@@ -15,7 +16,6 @@ from session_server.scheduler.admission import (
     SessionLimit,
     StageLoad,
     TurnAdmission,
-    Verdict,
     retry_after_s,
 )
 from session_server.scheduler.chunking import ChunkSizes
@@ -57,7 +57,7 @@ def test_turns_at_once_are_let_in_up_to_the_load_and_no_further(job_s, cores, bu
     loads = [StageLoad("codec", job_s, 1.0), StageLoad("talker", job_s / 2, 1.0)]
     inside = 0
     for _ in range(burst):
-        inside += rule.decide(0, inside, loads)[0] is Verdict.ADMIT
+        inside += rule.decide(0, inside, loads)[0] is AdmissionVerdict.ADMIT
     assert inside == 1 or rule.load(inside, loads) <= 1 + 1e-9
     assert inside == burst or rule.load(inside + 1, loads) > 1 - 1e-9
 
@@ -68,34 +68,36 @@ def test_what_a_device_or_another_machine_does_takes_no_core_and_can_still_be_bu
     here = [StageLoad(stage, 0.1, 1.0) for stage in ("talker", "vocoder")]
     thinker = StageLoad("thinker", 0.45, 1.0)
     away = replace(thinker, on_host=False)
-    assert rule.decide(0, 1, [thinker, *here]) == (Verdict.DEFER, "cores")
-    assert rule.decide(0, 1, [away, *here]) == (Verdict.ADMIT, "")
+    assert rule.decide(0, 1, [thinker, *here]) == (AdmissionVerdict.DEFER, "cores")
+    assert rule.decide(0, 1, [away, *here]) == (AdmissionVerdict.ADMIT, "")
     assert rule.load(2, [thinker, *here]) == pytest.approx(1.3 / 0.9)
     assert rule.load(2, [away, *here]) == pytest.approx(1.0), "the thinker itself is full"
     assert rule.host_work(2, [away, *here]) == pytest.approx(0.4)
-    assert rule.decide(0, 2, [away, *here]) == (Verdict.DEFER, "thinker")
-    assert rule.decide(0, 1, [away, *here], beside=0.6) == (Verdict.DEFER, "cores")
+    assert rule.decide(0, 2, [away, *here]) == (AdmissionVerdict.DEFER, "thinker")
+    assert rule.decide(0, 1, [away, *here], beside=0.6) == (AdmissionVerdict.DEFER, "cores")
 
 
 def test_reading_prompts_counts_as_load():
     rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=100))
     decoding = StageLoad("thinker", 0.01, 1.0)
     reading = StageLoad("thinker", 0.01, 1.0, once_s=0.5, answer_s=5.0)
-    assert rule.decide(0, 20, [decoding])[0] is Verdict.ADMIT
-    assert rule.decide(0, 20, [reading]) == (Verdict.DEFER, "thinker")
+    assert rule.decide(0, 20, [decoding])[0] is AdmissionVerdict.ADMIT
+    assert rule.decide(0, 20, [reading]) == (AdmissionVerdict.DEFER, "thinker")
 
 
 def test_a_turn_whose_first_audio_would_come_too_late_waits_then_is_refused():
     rule = TurnAdmission(SchedulerParams(first_audio_s=1.0, first_audio_limit_s=2.0))
-    assert rule.decide(0, 3, [], 2 * S) == (Verdict.ADMIT, "")
-    assert rule.decide(0, 3, [], 2 * S + 1) == (Verdict.DEFER, "first_audio")
-    assert rule.decide(S // 2, 3, [], 3 * S) == (Verdict.REFUSE, "first_audio")
-    assert rule.decide(0, 0, [], 3 * S)[0] is Verdict.ADMIT
+    assert rule.decide(0, 3, [], 2 * S) == (AdmissionVerdict.ADMIT, "")
+    assert rule.decide(0, 3, [], 2 * S + 1) == (AdmissionVerdict.DEFER, "first_audio")
+    assert rule.decide(S // 2, 3, [], 3 * S) == (AdmissionVerdict.REFUSE, "first_audio")
+    assert rule.decide(0, 0, [], 3 * S)[0] is AdmissionVerdict.ADMIT
 
 
 def test_with_admission_off_everybody_comes_in():
     rule = TurnAdmission(SchedulerParams(admission=False))
-    assert rule.decide(9 * S, 99, [StageLoad("codec", 1.0, 1.0)], 99 * S)[0] is Verdict.ADMIT
+    assert (
+        rule.decide(9 * S, 99, [StageLoad("codec", 1.0, 1.0)], 99 * S)[0] is AdmissionVerdict.ADMIT
+    )
 
 
 def test_hints_grow_with_the_queue_and_stay_in_bounds():
@@ -178,10 +180,10 @@ def test_appointments_are_spread_at_the_pace_at_which_others_leave():
 def test_work_done_ahead_lets_a_short_crowd_in_and_nothing_ahead_does_not():
     rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=100))
     load = [StageLoad("talker", 0.1, 1.0)]
-    assert rule.decide(0, 8, load)[0] is Verdict.ADMIT
-    assert rule.decide(0, 9, load) == (Verdict.DEFER, "talker")
-    assert rule.decide(0, 9, load, spare=1.0)[0] is Verdict.ADMIT
-    assert rule.decide(0, 10, load, spare=1.0) == (Verdict.DEFER, "talker")
+    assert rule.decide(0, 8, load)[0] is AdmissionVerdict.ADMIT
+    assert rule.decide(0, 9, load) == (AdmissionVerdict.DEFER, "talker")
+    assert rule.decide(0, 9, load, spare=1.0)[0] is AdmissionVerdict.ADMIT
+    assert rule.decide(0, 10, load, spare=1.0) == (AdmissionVerdict.DEFER, "talker")
 
 
 def test_answers_teach_their_length_and_their_reading():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.scheduler.admission import StageLoad, TurnAdmission, Verdict
+from session_server.scheduler.admission import AdmissionVerdict, StageLoad, TurnAdmission
 from session_server.scheduler.cost_model import Uncounted
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_S
@@ -53,5 +53,5 @@ def test_work_beside_the_stages_fills_the_cores_too():
     assert rule.capacity == pytest.approx(1.8)
     assert rule.load(8, loads) == pytest.approx(0.88 / 1.8)
     assert rule.load(8, loads, beside=0.8) == pytest.approx(1.68 / 1.8)
-    assert rule.decide(0, 9, loads)[0] is Verdict.ADMIT
-    assert rule.decide(0, 9, loads, beside=0.8) == (Verdict.DEFER, "cores")
+    assert rule.decide(0, 9, loads)[0] is AdmissionVerdict.ADMIT
+    assert rule.decide(0, 9, loads, beside=0.8) == (AdmissionVerdict.DEFER, "cores")

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE, Lease
 from session_server.scheduler.params import PolicyName
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -14,7 +14,7 @@ KEY = ("s", "r", 0)
 
 
 def _item(
-    latest_ns: int = NS_PER_S, kind: Kind = Kind.FIRST_AUDIO, arrived_ns: int = 7
+    latest_ns: int = NS_PER_S, kind: WorkClass = WorkClass.FIRST_AUDIO, arrived_ns: int = 7
 ) -> WorkItem:
     return WorkItem(KEY, kind, arrived_ns, latest_ns, latest_ns)
 
@@ -41,11 +41,11 @@ def test_an_answer_whose_talker_has_enough_stops_within_its_lease() -> None:
 
 def test_a_draft_gets_one_small_lease_until_it_is_adopted() -> None:
     lease = Lease(PolicyName.DEADLINE)
-    assert lease.offer(_item(kind=Kind.DRAFT), 0)
+    assert lease.offer(_item(kind=WorkClass.DRAFT), 0)
     assert (lease.granted, lease.urgency_ns) == (DRAFT_LEASE, FOREVER_NS)
     for taken in range(DRAFT_LEASE + 1):
         lease.taken = taken
-        assert not lease.offer(_item(kind=Kind.DRAFT), 0)
+        assert not lease.offer(_item(kind=WorkClass.DRAFT), 0)
     assert lease.used_up
     assert lease.offer(_item(), 0), "adopted"
     assert lease.granted == DRAFT_LEASE + LEASE
@@ -54,7 +54,7 @@ def test_a_draft_gets_one_small_lease_until_it_is_adopted() -> None:
 
 def test_a_draft_that_is_adopted_early_becomes_urgent_at_once() -> None:
     lease = Lease(PolicyName.DEADLINE)
-    lease.offer(_item(kind=Kind.DRAFT), 0)
+    lease.offer(_item(kind=WorkClass.DRAFT), 0)
     lease.taken = 1
     assert lease.offer(_item(), 0)
     assert lease.urgency_ns == NS_PER_S
@@ -85,7 +85,7 @@ def test_what_was_granted_never_falls_nor_outruns_the_lease(
         before = lease.granted
         lease.taken = min(lease.granted, lease.taken + more)
         adopted = adopted or not draft
-        lease.offer(_item(latest, Kind.FIRST_AUDIO if adopted else Kind.DRAFT), 0)
+        lease.offer(_item(latest, WorkClass.FIRST_AUDIO if adopted else WorkClass.DRAFT), 0)
         assert before <= lease.granted <= lease.taken + max(LEASE, DRAFT_LEASE)
         if not adopted:
             assert lease.granted <= DRAFT_LEASE

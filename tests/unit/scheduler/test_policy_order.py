@@ -8,7 +8,7 @@ from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import LiveservePolicy, make_policy
 from session_server.scheduler.policy_deadline import Beginnings
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -32,7 +32,7 @@ def item(name, kind, *, arrived=0.0, due=1.0, dry=None, latest=None, **more):
 
 
 def playing(name, lead, **more):
-    return item(name, Kind.PLAYING, dry=lead, due=lead, **more)
+    return item(name, WorkClass.PLAYING, dry=lead, due=lead, **more)
 
 
 def order(policy, items, *, batch=100, now=NOW):
@@ -49,9 +49,9 @@ def by(name):
 def test_fcfs_serves_by_arrival_whatever_is_urgent_and_drafts_last():
     work = [
         playing("dry", 0.0, arrived=-1),
-        item("old", Kind.FIRST_AUDIO, arrived=-3),
-        item("draft", Kind.DRAFT, arrived=-9),
-        item("partial", Kind.PARTIAL, arrived=-2),
+        item("old", WorkClass.FIRST_AUDIO, arrived=-3),
+        item("draft", WorkClass.DRAFT, arrived=-9),
+        item("partial", WorkClass.PARTIAL, arrived=-2),
     ]
     assert order(by("fcfs"), work) == ["old", "partial", "dry", "draft"]
 
@@ -61,10 +61,10 @@ def test_liveserve_serves_nearly_dry_then_first_audio_then_the_rest():
         playing("full", 1.5),
         playing("low", 0.9),
         playing("lower", 0.2),
-        item("new", Kind.FIRST_AUDIO, arrived=-0.1),
-        item("older", Kind.FIRST_AUDIO, arrived=-0.5),
-        item("draft", Kind.DRAFT, arrived=-5),
-        item("partial", Kind.PARTIAL, arrived=-4),
+        item("new", WorkClass.FIRST_AUDIO, arrived=-0.1),
+        item("older", WorkClass.FIRST_AUDIO, arrived=-0.5),
+        item("draft", WorkClass.DRAFT, arrived=-5),
+        item("partial", WorkClass.PARTIAL, arrived=-4),
     ]
     want = ["lower", "low", "older", "new", "full", "partial", "draft"]
     assert order(by("liveserve"), work) == want
@@ -72,7 +72,7 @@ def test_liveserve_serves_nearly_dry_then_first_audio_then_the_rest():
 
 def test_liveserve_gives_the_well_buffered_a_quarter_of_a_batch_while_anyone_is_urgent():
     work = [playing(f"full{i}", 1.5 + i / 10) for i in range(8)]
-    urgent = [item("new", Kind.FIRST_AUDIO)]
+    urgent = [item("new", WorkClass.FIRST_AUDIO)]
     assert order(by("liveserve"), work + urgent, batch=8) == ["new", "full0", "full1"]
     assert len(order(by("liveserve"), work, batch=8)) == 8
 
@@ -113,13 +113,13 @@ def test_deadline_serves_tiers_then_least_slack():
         playing("soon", 0.45),
         playing("nearly dry", 0.3),
         playing("dry", -0.1),
-        item("first", Kind.FIRST_AUDIO, due=0.5),
-        item("urgent first", Kind.FIRST_AUDIO, due=0.1),
-        item("missed", Kind.FIRST_AUDIO, due=-3.3),
-        item("hopeless", Kind.FIRST_AUDIO, due=-3.7),
-        item("starving", Kind.FIRST_AUDIO, due=-30.5),
-        item("final", Kind.FINAL, due=-5.0),
-        item("partial", Kind.PARTIAL, due=-9.0),
+        item("first", WorkClass.FIRST_AUDIO, due=0.5),
+        item("urgent first", WorkClass.FIRST_AUDIO, due=0.1),
+        item("missed", WorkClass.FIRST_AUDIO, due=-3.3),
+        item("hopeless", WorkClass.FIRST_AUDIO, due=-3.7),
+        item("starving", WorkClass.FIRST_AUDIO, due=-30.5),
+        item("final", WorkClass.FINAL, due=-5.0),
+        item("partial", WorkClass.PARTIAL, due=-9.0),
     ]
     assert order(by("deadline"), work) == [
         "starving",
@@ -137,8 +137,8 @@ def test_deadline_serves_tiers_then_least_slack():
 
 
 def test_those_who_missed_their_time_begin_to_speak_one_by_one():
-    work = [item(f"missed{i}", Kind.FIRST_AUDIO, due=-1.5 + i / 10) for i in range(4)]
-    work += [item("hopeless", Kind.FIRST_AUDIO, due=-4.0)]
+    work = [item(f"missed{i}", WorkClass.FIRST_AUDIO, due=-1.5 + i / 10) for i in range(4)]
+    work += [item("hopeless", WorkClass.FIRST_AUDIO, due=-4.0)]
     talker = make_policy(SchedulerParams(), entry=True)
     assert order(talker, work) == ["missed0"]
     assert order(talker, work[4:]) == ["hopeless"]
@@ -147,7 +147,7 @@ def test_those_who_missed_their_time_begin_to_speak_one_by_one():
 
 def crowd(policy, first, leads, batch=8):
     """The first step of a talker that is behind: `first` by due time, and listeners by lead."""
-    work = [item(f"due{due}", Kind.FIRST_AUDIO, due=due) for due in first]
+    work = [item(f"due{due}", WorkClass.FIRST_AUDIO, due=due) for due in first]
     work += [playing(f"lead{lead}", lead, started=True) for lead in leads]
     return order(policy, work, batch=batch)
 
@@ -212,7 +212,7 @@ def test_pauses_do_not_count_as_long_steps_of_a_talker():
 def test_a_talker_that_is_full_begins_nothing(step_ms, begins):
     """20 listeners with the lead that a rush leaves them; steps of 40 ms make speech for 16."""
     queue = StageQueue(make_policy(CROWDED, entry=True), 8)
-    work = [item("new", Kind.FIRST_AUDIO, due=0.5, started=True)]
+    work = [item("new", WorkClass.FIRST_AUDIO, due=0.5, started=True)]
     work += [playing(f"lead{i}", 0.8, unit_ns=80 * MS, started=True) for i in range(20)]
     chosen = []
     for step in range(5):
@@ -227,8 +227,8 @@ def test_an_answer_that_cannot_be_in_time_does_not_make_the_next_one_late():
     """Due in 0.2 s, and 0.3 s of work away."""
     talker = make_policy(SchedulerParams(), entry=True)
     work = [
-        item("cannot", Kind.FIRST_AUDIO, due=0.2, latest=-0.1),
-        item("can", Kind.FIRST_AUDIO, due=0.4, latest=0.1),
+        item("cannot", WorkClass.FIRST_AUDIO, due=0.2, latest=-0.1),
+        item("can", WorkClass.FIRST_AUDIO, due=0.4, latest=0.1),
         playing("listener", 0.9),
     ]
     assert order(talker, work, batch=1) == ["can"]
@@ -237,7 +237,10 @@ def test_an_answer_that_cannot_be_in_time_does_not_make_the_next_one_late():
 
 
 def test_without_the_rule_for_late_ones_first_audio_that_missed_its_time_goes_first():
-    work = [item("missed", Kind.FIRST_AUDIO, due=-0.7), item("first", Kind.FIRST_AUDIO, due=0.3)]
+    work = [
+        item("missed", WorkClass.FIRST_AUDIO, due=-0.7),
+        item("first", WorkClass.FIRST_AUDIO, due=0.3),
+    ]
     late_first = make_policy(SchedulerParams(late_rule=False))
     assert order(late_first, work) == ["missed", "first"]
     assert order(by("deadline"), work) == ["first", "missed"]
@@ -246,8 +249,8 @@ def test_without_the_rule_for_late_ones_first_audio_that_missed_its_time_goes_fi
 def test_speech_that_is_made_is_delivered_by_slack_alone():
     """While all fits into a step, what is late goes first at the last stage: there is nothing to be saved by waiting."""
     work = [
-        item("missed", Kind.FIRST_AUDIO, due=-0.2),
-        item("first", Kind.FIRST_AUDIO, due=0.1),
+        item("missed", WorkClass.FIRST_AUDIO, due=-0.2),
+        item("first", WorkClass.FIRST_AUDIO, due=0.1),
         playing("nearly dry", 0.3),
     ]
     last = make_policy(SchedulerParams(), last=True)
@@ -257,9 +260,9 @@ def test_speech_that_is_made_is_delivered_by_slack_alone():
 
 def test_a_last_stage_that_is_behind_delivers_what_is_in_time_first_and_the_hopeless_last():
     work = [
-        item("hopeless", Kind.FIRST_AUDIO, due=-4.5),
-        item("missed", Kind.FIRST_AUDIO, due=-0.2),
-        item("first", Kind.FIRST_AUDIO, due=0.3),
+        item("hopeless", WorkClass.FIRST_AUDIO, due=-4.5),
+        item("missed", WorkClass.FIRST_AUDIO, due=-0.2),
+        item("first", WorkClass.FIRST_AUDIO, due=0.3),
         playing("dry", 0.12),
         playing("soon", 0.9),
         playing("comfortable", 1.5),
@@ -272,8 +275,12 @@ def test_a_last_stage_that_is_behind_delivers_what_is_in_time_first_and_the_hope
 
 def test_in_a_rush_the_last_stage_delivers_late_answers_before_listeners_who_can_wait():
     """Each costs a small chunk; put off, it would fail for good. Two lost ones, and it is overload."""
-    work = [item("missed", Kind.FIRST_AUDIO, due=-0.2), playing("soon", 0.9), playing("more", 1.5)]
-    lost = [item(f"lost{i}", Kind.FIRST_AUDIO, due=-4.5 + i / 2) for i in range(2)]
+    work = [
+        item("missed", WorkClass.FIRST_AUDIO, due=-0.2),
+        playing("soon", 0.9),
+        playing("more", 1.5),
+    ]
+    lost = [item(f"lost{i}", WorkClass.FIRST_AUDIO, due=-4.5 + i / 2) for i in range(2)]
     last = make_policy(SchedulerParams(), last=True)
     assert order(last, [*work, lost[0]], batch=4) == ["missed", "soon", "more", "lost0"]
     assert order(last, [*work, *lost], batch=5) == ["soon", "missed", "more", "lost0", "lost1"]
@@ -281,9 +288,9 @@ def test_in_a_rush_the_last_stage_delivers_late_answers_before_listeners_who_can
 
 def test_deadline_keeps_the_step_short_for_those_who_wait():
     full = [playing(f"full{i}", 1.5 + i / 10) for i in range(6)]
-    drafts = [item(f"draft{i}", Kind.DRAFT, arrived=i) for i in range(6)]
-    pressed = [item("new", Kind.FIRST_AUDIO, due=0.15)]
-    in_time = [item("new", Kind.FIRST_AUDIO, due=0.9)]
+    drafts = [item(f"draft{i}", WorkClass.DRAFT, arrived=i) for i in range(6)]
+    pressed = [item("new", WorkClass.FIRST_AUDIO, due=0.15)]
+    in_time = [item("new", WorkClass.FIRST_AUDIO, due=0.9)]
     assert order(by("deadline"), full + pressed, batch=8) == ["new", "full0", "full1"]
     assert order(by("deadline"), drafts + pressed, batch=8) == ["new", "draft0", "draft1"]
     assert len(order(by("deadline"), full + in_time, batch=8)) == 7
@@ -293,12 +300,12 @@ def test_deadline_keeps_the_step_short_for_those_who_wait():
 def test_a_stage_that_is_behind_fills_its_batches():
     """With more work than a batch holds, what a step carries counts, not how short it is."""
     work = [playing(f"full{i}", 1.5 + i / 10) for i in range(7)]
-    pressed = [item("new", Kind.FIRST_AUDIO, due=0.15)]
+    pressed = [item("new", WorkClass.FIRST_AUDIO, due=0.15)]
     assert len(order(by("deadline"), work + pressed, batch=8)) == 8
 
 
 def test_deadline_moves_an_item_between_tiers_as_time_passes():
-    work = [playing("listener", 1.0), item("first", Kind.FIRST_AUDIO, due=0.9)]
+    work = [playing("listener", 1.0), item("first", WorkClass.FIRST_AUDIO, due=0.9)]
     assert order(by("deadline"), work) == ["first", "listener"]
     assert order(by("deadline"), work, now=NOW + 7 * S // 10) == ["listener", "first"]
 
@@ -306,6 +313,6 @@ def test_deadline_moves_an_item_between_tiers_as_time_passes():
 @pytest.mark.parametrize("name", list(PolicyName))
 def test_a_draft_is_below_all_and_still_served(name):
     policy = make_policy(SchedulerParams(policy=name))
-    work = [item("draft", Kind.DRAFT, arrived=-100), item("partial", Kind.PARTIAL)]
+    work = [item("draft", WorkClass.DRAFT, arrived=-100), item("partial", WorkClass.PARTIAL)]
     assert order(policy, work) == ["partial", "draft"]
     assert order(policy, work[:1]) == ["draft"]

@@ -8,7 +8,7 @@ from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue
-from session_server.scheduler.work import FOREVER_NS, Kind, WorkItem
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,7 @@ def queue(batch=4, **more):
     return StageQueue(make_policy(params), batch, **more)
 
 
-def item(name, due_ms=0, kind=Kind.PLAYING, **more):
+def item(name, due_ms=0, kind=WorkClass.PLAYING, **more):
     return WorkItem((name, "r", 0), kind, 0, due_ms * MS, due_ms * MS, **more)
 
 
@@ -92,7 +92,7 @@ def test_new_jobs_wait_for_slots_and_started_ones_do_not():
 def test_one_prompt_is_read_in_a_step_beside_the_decodes():
     stage = queue(4, prefill_batch=1)
     for i in range(3):
-        stage.put(item(f"prompt{i}", i, Kind.FIRST_AUDIO, opening=True), 0)
+        stage.put(item(f"prompt{i}", i, WorkClass.FIRST_AUDIO, opening=True), 0)
     stage.put(item("decode", 900), 0)
     assert names(stage.choose(0)) == ["prompt0", "decode"]
 
@@ -100,7 +100,7 @@ def test_one_prompt_is_read_in_a_step_beside_the_decodes():
 def test_a_step_with_a_nearly_dry_listener_carries_no_draft():
     stage = queue(4, nearly_dry_ns=400 * MS)
     stage.put(item("dry", 100), 0)
-    stage.put(item("draft", kind=Kind.DRAFT), 0)
+    stage.put(item("draft", kind=WorkClass.DRAFT), 0)
     assert names(stage.choose(0)) == ["dry"]
     assert names(stage.choose(0)) == ["draft"]
 
@@ -108,15 +108,15 @@ def test_a_step_with_a_nearly_dry_listener_carries_no_draft():
 def test_a_step_with_a_nearly_dry_listener_begins_no_prompt():
     stage = queue(4, nearly_dry_ns=400 * MS)
     stage.put(item("dry", 100), 0)
-    stage.put(item("prompt", 200, Kind.FIRST_AUDIO, opening=True), 0)
+    stage.put(item("prompt", 200, WorkClass.FIRST_AUDIO, opening=True), 0)
     assert names(stage.choose(0)) == ["dry"]
     assert names(stage.choose(0)) == ["prompt"]
 
 
 def test_a_prompt_does_not_slow_the_tokens_of_a_more_urgent_answer():
-    decode = item("decode", 100, Kind.FIRST_AUDIO, started=True)
+    decode = item("decode", 100, WorkClass.FIRST_AUDIO, started=True)
     early, soon, late = (
-        item("prompt", due, Kind.FIRST_AUDIO, opening=True) for due in (50, 200, 600)
+        item("prompt", due, WorkClass.FIRST_AUDIO, opening=True) for due in (50, 200, 600)
     )
     for prompt, short, want in (
         (late, 400 * MS, ["decode"]),
@@ -135,7 +135,7 @@ def test_nobody_starves_behind_a_stream_of_more_urgent_work(policy):
     """Whoever stays ready is served within 64 decisions for each item that was ready before it."""
     stage = StageQueue(make_policy(SchedulerParams(policy=policy)), 1)
     patient = {
-        PolicyName.FCFS: WorkItem(("p", "r", 0), Kind.PLAYING, 10**18, 0, 0),
+        PolicyName.FCFS: WorkItem(("p", "r", 0), WorkClass.PLAYING, 10**18, 0, 0),
         PolicyName.LIVESERVE: item("p", 9000, dry_ns=9000 * MS),
         PolicyName.DEADLINE: item("p", 9000),
     }[policy]
@@ -152,7 +152,7 @@ def test_nobody_starves_behind_a_stream_of_more_urgent_work(policy):
 def test_in_overload_an_answer_that_came_too_late_does_not_come_up_by_its_age():
     """Every 64th step would begin one that helps nobody, and one in time would wait for it. Its bound is `starve_s`."""
     stage = StageQueue(make_policy(SchedulerParams(), entry=True), 1)
-    stage.put(item("hopeless", -5000, Kind.FIRST_AUDIO), 0)
+    stage.put(item("hopeless", -5000, WorkClass.FIRST_AUDIO), 0)
     for i in range(2 * 64):
         stage.put(item(f"s{i}", 100), 0)
         assert names(stage.choose(0)) == [f"s{i}"]
@@ -161,7 +161,7 @@ def test_in_overload_an_answer_that_came_too_late_does_not_come_up_by_its_age():
 def test_first_audio_that_starves_goes_before_everything_in_time():
     """However many are nearly dry: at the latest `starve_s` after it was due."""
     stage = StageQueue(make_policy(SchedulerParams(starve_s=3.0)), 2)
-    stage.put(item("waiting", 500, Kind.FIRST_AUDIO), 0)
+    stage.put(item("waiting", 500, WorkClass.FIRST_AUDIO), 0)
     for step in range(200):
         now = step * 20 * MS
         for i in range(4):
@@ -200,7 +200,7 @@ def test_fixed_chunks_are_small_once_then_large():
 
 def test_the_first_chunk_lasts_until_the_second_can_be_there():
     stage = chunked(chunk_ladder_s=(0.1, 0.2, 0.4))
-    first = item("a", 10, Kind.FIRST_AUDIO, first=True, **FRAME)
+    first = item("a", 10, WorkClass.FIRST_AUDIO, first=True, **FRAME)
     assert units(stage, first, making=lambda size: 30 * MS) == 10
     assert units(stage, first, making=lambda size: 150 * MS) == 20
     assert units(stage, first, making=lambda size: 999 * MS) == 40
@@ -296,7 +296,9 @@ def test_with_a_short_starve_s_nobody_is_chosen_twice_in_a_step(batch, last, ent
     stage = StageQueue(make_policy(params, last, entry), batch)
     now = 10_000 * MS
     for number in range(4):
-        stage.put(item(f"s{number}", 9_000 + 300 * number, Kind.FIRST_AUDIO, started=True), now)
+        stage.put(
+            item(f"s{number}", 9_000 + 300 * number, WorkClass.FIRST_AUDIO, started=True), now
+        )
     served = names(stage.choose(now)) + names(stage.choose(now)) + names(stage.choose(now))
     assert served == ["s0", "s1", "s2", "s3"]
 
@@ -304,7 +306,7 @@ def test_with_a_short_starve_s_nobody_is_chosen_twice_in_a_step(batch, last, ent
 def test_age_counts_from_when_an_item_began_to_age():
     """First audio does not age under `deadline`; what it becomes does, behind those who waited before."""
     stage = StageQueue(make_policy(SchedulerParams()), 1)
-    stage.put(item("early", 9_000, Kind.FIRST_AUDIO, started=True), 0)
+    stage.put(item("early", 9_000, WorkClass.FIRST_AUDIO, started=True), 0)
     stage.put(item("patient", 9_000, started=True), 0)
     stage.put(item("early", 9_000, started=True), 0)
     for step in range(64):

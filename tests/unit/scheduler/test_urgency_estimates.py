@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.scheduler.admission import SessionLimit, StageLoad, TurnAdmission, Verdict
+from session_server.scheduler.admission import (
+    AdmissionVerdict,
+    SessionLimit,
+    StageLoad,
+    TurnAdmission,
+)
 from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel, bucket
 from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
-from session_server.scheduler.work import FOREVER_NS, Kind
+from session_server.scheduler.work import FOREVER_NS, WorkClass
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
@@ -140,12 +145,12 @@ def test_first_audio_is_due_by_the_end_of_turn_and_playing_by_the_listener():
     head = Playhead(RATE, audible=True)
     urgency = ResponseUrgency(PARAMS, 10 * S, 9 * S, False, head)
     first = urgency.item(Step(KEY, path_ns=200 * MS), 10 * S)
-    assert (first.kind, first.due_ns) == (Kind.FIRST_AUDIO, 10 * S)
+    assert (first.kind, first.due_ns) == (WorkClass.FIRST_AUDIO, 10 * S)
     assert first.slack_ns(9 * S) == 800 * MS
     head.deliver(RATE, 10 * S)
     step = Step(KEY, path_ns=200 * MS, below_ns=300 * MS, room_ns=100 * MS)
     playing = urgency.item(step, 10 * S)
-    assert playing.kind is Kind.PLAYING
+    assert playing.kind is WorkClass.PLAYING
     assert playing.slack_ns(10 * S) == 1100 * MS
     assert playing.not_before_ns == 11 * S + 400 * MS - 2 * S
 
@@ -153,11 +158,11 @@ def test_first_audio_is_due_by_the_end_of_turn_and_playing_by_the_listener():
 def test_a_draft_waits_at_its_cap_for_adoption():
     head = Playhead(RATE, audible=False)
     urgency = ResponseUrgency(PARAMS, 0, None, True, head)
-    assert urgency.item(Step(KEY, 0, room_ns=200 * MS), 0).kind is Kind.DRAFT
+    assert urgency.item(Step(KEY, 0, room_ns=200 * MS), 0).kind is WorkClass.DRAFT
     head.deliver(RATE * 9 // 10, 0)
     assert urgency.item(Step(KEY, 0, room_ns=200 * MS), 0) is None
     urgency.adopt(5 * S, 5 * S)
-    assert urgency.item(Step(KEY, 0, room_ns=200 * MS), 5 * S).kind is Kind.PLAYING
+    assert urgency.item(Step(KEY, 0, room_ns=200 * MS), 5 * S).kind is WorkClass.PLAYING
 
 
 def test_a_paused_response_asks_for_nothing():
@@ -172,9 +177,9 @@ def test_a_paused_response_asks_for_nothing():
 def test_once_the_first_clause_is_on_its_way_the_rest_of_the_text_can_wait():
     urgency = ResponseUrgency(PARAMS, 0, 0, False, Playhead(RATE, audible=True))
     awaited = urgency.thought(Step(KEY, path_ns=300 * MS), 0)
-    assert (awaited.kind, awaited.slack_ns(0)) == (Kind.FIRST_AUDIO, 700 * MS)
+    assert (awaited.kind, awaited.slack_ns(0)) == (WorkClass.FIRST_AUDIO, 700 * MS)
     rest = urgency.thought(Step(KEY, path_ns=300 * MS, below_ns=2 * S), 0)
-    assert (rest.kind, rest.slack_ns(0)) == (Kind.PLAYING, 2700 * MS)
+    assert (rest.kind, rest.slack_ns(0)) == (WorkClass.PLAYING, 2700 * MS)
 
 
 def test_what_follows_a_first_chunk_that_waits_does_not_keep_newcomers_from_the_talker():
@@ -188,9 +193,9 @@ def test_what_follows_a_first_chunk_that_waits_does_not_keep_newcomers_from_the_
         return urgency.item(made, 0)
 
     before = step(290)
-    assert (before.kind, before.due_ns, before.first) == (Kind.FIRST_AUDIO, 1 * S, True)
+    assert (before.kind, before.due_ns, before.first) == (WorkClass.FIRST_AUDIO, 1 * S, True)
     after = step(300)
-    assert (after.kind, after.due_ns, after.dry_ns) == (Kind.PLAYING, 1300 * MS, 1 * S)
+    assert (after.kind, after.due_ns, after.dry_ns) == (WorkClass.PLAYING, 1300 * MS, 1 * S)
     assert not after.first
     assert after.latest_ns == 1200 * MS
     assert step(1000).not_before_ns == 0
@@ -203,12 +208,12 @@ def test_only_the_deadline_policy_knows_what_follows_a_first_chunk():
         SchedulerParams(policy=PolicyName.LIVESERVE), 0, 0, False, Playhead(RATE, audible=True)
     )
     made = Step(("s", "r", 0), 0, 1 * S, by_frames=True)
-    assert urgency.item(made, 0).kind is Kind.FIRST_AUDIO
+    assert urgency.item(made, 0).kind is WorkClass.FIRST_AUDIO
 
 
 def test_text_answers_have_no_listener():
     urgency = ResponseUrgency(PARAMS, 0, 0, False, None)
-    assert urgency.thought(Step(KEY, 0), 0).kind is Kind.FINAL
+    assert urgency.thought(Step(KEY, 0), 0).kind is WorkClass.FINAL
 
 
 def test_a_session_counts_once_and_leaves_once():
@@ -224,21 +229,21 @@ def test_a_session_counts_once_and_leaves_once():
 def test_a_turn_is_admitted_while_every_stage_keeps_up():
     rule = TurnAdmission(SchedulerParams(first_audio_s=1.0, utilisation=0.9, cores=100))
     loads = [StageLoad("thinker", 0.01, 1.0), StageLoad("codec", 0.1, 1.0)]
-    assert rule.decide(0, 8, loads) == (Verdict.ADMIT, "")
-    assert rule.decide(0, 9, loads) == (Verdict.DEFER, "codec")
-    assert rule.decide(S // 2, 9, loads) == (Verdict.REFUSE, "codec")
+    assert rule.decide(0, 8, loads) == (AdmissionVerdict.ADMIT, "")
+    assert rule.decide(0, 9, loads) == (AdmissionVerdict.DEFER, "codec")
+    assert rule.decide(S // 2, 9, loads) == (AdmissionVerdict.REFUSE, "codec")
 
 
 def test_stages_that_share_cores_are_added_up():
     rule = TurnAdmission(SchedulerParams(utilisation=0.9, cores=1))
     loads = [StageLoad("thinker", 0.05, 1.0), StageLoad("codec", 0.05, 1.0)]
-    assert rule.decide(0, 8, loads)[0] is Verdict.ADMIT
-    assert rule.decide(0, 9, loads) == (Verdict.DEFER, "cores")
+    assert rule.decide(0, 8, loads)[0] is AdmissionVerdict.ADMIT
+    assert rule.decide(0, 9, loads) == (AdmissionVerdict.DEFER, "cores")
 
 
 def test_the_only_turn_is_always_admitted():
     rule = TurnAdmission(SchedulerParams())
-    assert rule.decide(0, 0, [StageLoad("thinker", 99.0, 1.0)])[0] is Verdict.ADMIT
+    assert rule.decide(0, 0, [StageLoad("thinker", 99.0, 1.0)])[0] is AdmissionVerdict.ADMIT
 
 
 @pytest.mark.parametrize("ladder", [(), (0.2, 0.1), (0.1, 0.1), (0.0, 0.1), (0.1, 3.0)])

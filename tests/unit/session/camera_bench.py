@@ -15,7 +15,7 @@ import numpy as np
 from session_server.core import events
 from session_server.observability.catalogue import FrameReason
 from session_server.observability.metrics import Metrics
-from session_server.session.camera import Camera
+from session_server.session.camera import FrameIntake
 from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
@@ -78,7 +78,7 @@ class CameraBench:
         self.works = 0
         self.frames = 0
         self._running: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
-        self.camera = Camera(
+        self.camera = FrameIntake(
             self.loop,
             self.metrics,
             self._feed,

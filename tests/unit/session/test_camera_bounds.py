@@ -14,9 +14,9 @@ from PIL import Image
 from session_server.core import events
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
-from session_server.session.camera import MOST_TAKEN, Camera
+from session_server.session.camera import MOST_TAKEN, FrameIntake
 from session_server.types.audio import NS_PER_MS
-from session_server.video.frame_gate import EncodedFrame
+from session_server.video.frame_gate import EncodedPicture
 from tests.encoded_pictures import encoded, half_red, huge_png
 from tests.unit.session.camera_bench import CameraBench, DrawnFrame
 
@@ -104,7 +104,7 @@ def test_a_wanted_frame_does_not_wait_for_the_worker_to_rest(bench: CameraBench)
     assert bench.taken[-1].reason == "forced"
     bench.camera.want()
     for _ in range(3):  # bad frames get that once
-        bench.show(EncodedFrame(b"none", MOST_BYTES))
+        bench.show(EncodedPicture(b"none", MOST_BYTES))
         bench.loop.run_until(bench.loop.now() + 100 * NS_PER_MS)
         bench.work()
     assert len(bench.told) <= 2
@@ -155,7 +155,7 @@ def test_a_camera_that_stops_is_silence(bench: CameraBench) -> None:
 
 
 def test_a_frozen_camera_is_a_still_picture(bench: CameraBench) -> None:
-    frozen = EncodedFrame(encoded(scenery()), MOST_BYTES)
+    frozen = EncodedPicture(encoded(scenery()), MOST_BYTES)
     for _ in range(70):
         bench.show(frozen)
         bench.wait(0.1)
@@ -164,31 +164,31 @@ def test_a_frozen_camera_is_a_still_picture(bench: CameraBench) -> None:
 
 
 def test_a_covered_camera_is_a_change_and_then_still(bench: CameraBench) -> None:
-    bench.show(EncodedFrame(encoded(scenery()), MOST_BYTES))
+    bench.show(EncodedPicture(encoded(scenery()), MOST_BYTES))
     bench.wait(1)
     for _ in range(10):
-        bench.show(EncodedFrame(encoded(Image.new("RGB", (640, 480))), MOST_BYTES))
+        bench.show(EncodedPicture(encoded(Image.new("RGB", (640, 480))), MOST_BYTES))
         bench.wait(0.1)
     assert [event.reason for event in bench.taken] == ["change", "change"]
 
 
 def test_a_camera_that_is_turned_is_a_change_unless_its_pictures_say_so(bench: CameraBench) -> None:
-    bench.show(EncodedFrame(encoded(scenery()), MOST_BYTES))
+    bench.show(EncodedPicture(encoded(scenery()), MOST_BYTES))
     bench.wait(1)
     exif = Image.Exif()
     exif[0x0112] = 6  # "rotate by 90 degrees clockwise to show"
     lying = scenery().transpose(Image.Transpose.ROTATE_90)
-    bench.show(EncodedFrame(encoded(lying, exif=exif), MOST_BYTES))
+    bench.show(EncodedPicture(encoded(lying, exif=exif), MOST_BYTES))
     bench.wait(1)
     assert len(bench.taken) == 1
-    bench.show(EncodedFrame(encoded(lying), MOST_BYTES))
+    bench.show(EncodedPicture(encoded(lying), MOST_BYTES))
     bench.wait(1)
     assert len(bench.taken) == 2
 
 
 def test_a_camera_of_another_size_shows_the_same(bench: CameraBench) -> None:
     for size in ((640, 480), (3840, 2160), (176, 132)):
-        bench.show(EncodedFrame(encoded(scenery(*size)), 10**6))
+        bench.show(EncodedPicture(encoded(scenery(*size)), 10**6))
         bench.wait(1)
     assert len(bench.taken) == 1
     assert len(bench.alike) == 2
@@ -210,12 +210,12 @@ def test_a_camera_of_another_size_shows_the_same(bench: CameraBench) -> None:
 def test_a_hostile_frame_is_told_and_counted_and_the_next_one_is_taken(
     bench: CameraBench, data: bytes, reason: str, text: str
 ) -> None:
-    bench.show(EncodedFrame(data, MOST_BYTES))
+    bench.show(EncodedPicture(data, MOST_BYTES))
     bench.wait(0.1)
     assert len(bench.told) == 1
     assert text in bench.told[0]
     assert bench.fed == []
-    bench.show(EncodedFrame(encoded(scenery()), MOST_BYTES))
+    bench.show(EncodedPicture(encoded(scenery()), MOST_BYTES))
     bench.wait(0.1)
     bench.close()
     assert len(bench.taken) == 1
@@ -309,14 +309,14 @@ async def test_real_frames_on_a_real_loop_come_to_one_end_each() -> None:
 
     clock = MonotonicClock()
     dark, bright = encoded(Image.new("RGB", (320, 240))), encoded(scenery(320, 240))
-    camera = Camera(clock, metrics, feed, lambda: 0, run, 5.0, itertools.count(1))
+    camera = FrameIntake(clock, metrics, feed, lambda: 0, run, 5.0, itertools.count(1))
     told = asyncio.Event()
     camera.on_bad = lambda _: told.set()
-    camera.on_frame(EncodedFrame(b"none", MOST_BYTES), clock.now())
+    camera.on_frame(EncodedPicture(b"none", MOST_BYTES), clock.now())
     await asyncio.wait_for(told.wait(), 60)
     for _ in range(50):
-        camera.on_frame(EncodedFrame(dark, MOST_BYTES), clock.now())
-        camera.on_frame(EncodedFrame(bright, MOST_BYTES), clock.now())
+        camera.on_frame(EncodedPicture(dark, MOST_BYTES), clock.now())
+        camera.on_frame(EncodedPicture(bright, MOST_BYTES), clock.now())
     await asyncio.wait_for(seen.wait(), 60)
     camera.close()
     pool.shutdown()

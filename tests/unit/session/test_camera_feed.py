@@ -22,7 +22,7 @@ from session_server.protocol.client_events import InputImageAppend
 from session_server.protocol.extensions import MIN_FPS, Video, Vision
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.camera_feed import CameraFeed
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.session.services import SessionServices
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault
@@ -72,7 +72,7 @@ class Bench:
         self.events: list[events.Event] = []
         self.faults: list[ClientFault] = []
         self.metrics = Metrics(strict=True)
-        self.audio = InputAudio(INPUT_RATE, 60_000)
+        self.audio = InputTimeline(INPUT_RATE, 60_000)
         self.services = SessionServices(
             session_rules(voices(["heart"])),
             CoreParams(),
@@ -230,7 +230,7 @@ async def test_the_rate_is_the_cores_cut_while_the_loop_is_late(
 ):
     allowed: list[float] = []
     monkeypatch.setattr(
-        "session_server.session.camera.Camera.allow", lambda self, fps: allowed.append(fps)
+        "session_server.session.camera.FrameIntake.allow", lambda self, fps: allowed.append(fps)
     )
     bench.feed.perform(actions.SetFrameRate(2.0), 0)
     bench.feed.choose(CHOSEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_server.core import settings
-from session_server.protocol.extensions import Extensions, Video, Vision
+from session_server.protocol.extensions import ExtensionsPayload, Video, Vision
 from session_server.protocol.session_config import SessionConfig, voices
 from session_server.session.event_decoder import core_settings
 
@@ -16,7 +16,7 @@ VIDEO = Video(Vision("simulation"), 5.0, 3, 20_000, commentary=True, report=True
 
 
 def test_the_core_is_told_what_it_acts_on():
-    chosen = core_settings(SessionConfig(extensions=Extensions(video=VIDEO)), VOICES)
+    chosen = core_settings(SessionConfig(extensions=ExtensionsPayload(video=VIDEO)), VOICES)
     assert chosen.video == settings.VideoExtension(5.0, 3, True, True)
 
 
@@ -25,6 +25,6 @@ def test_without_the_extension_there_is_no_camera():
 
 
 def test_a_session_without_responses_has_nobody_who_looks():
-    config = SessionConfig(type="transcription", extensions=Extensions(video=VIDEO))
+    config = SessionConfig(type="transcription", extensions=ExtensionsPayload(video=VIDEO))
     assert config.video is None
     assert core_settings(config, VOICES).video is None

@@ -25,9 +25,11 @@ def kept(speller: Speller, name: str, parts: int = 2) -> list[bytes | None]:
     content = (items.InputAudioContent(0, 0, ""),) * parts
     item = items.Message(name, items.Role.USER, items.ItemStatus.COMPLETED, content)
     event = speller.spell(actions.AnnounceItemRetrieved(item))
-    assert isinstance(event, wire.ItemRetrieved)
-    assert isinstance(event.item, wire_items.Message)
-    return [p.audio if isinstance(p, wire_items.InputAudio) else None for p in event.item.content]
+    assert isinstance(event, wire.ItemRetrievedEvent)
+    assert isinstance(event.item, wire_items.MessagePayload)
+    return [
+        p.audio if isinstance(p, wire_items.InputAudioPayload) else None for p in event.item.content
+    ]
 
 
 def test_every_part_gives_back_the_last_recording(speller: Speller) -> None:

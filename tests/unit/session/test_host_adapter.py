@@ -7,7 +7,7 @@ import pytest
 from session_server.core import actions, events
 from session_server.host import messages
 from session_server.session import host_adapter as seam
-from session_server.session.input_timeline import InputAudio
+from session_server.session.input_timeline import InputTimeline
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ def test_a_camera_frame_is_looked_at_within_what_an_answer_waits_for_it():
 
 def test_a_picture_of_an_item_is_read_and_waits_its_turn():
     message = seam.to_host(
-        "s", actions.LookAt("w", "data:image/png;base64,AAAA"), InputAudio(INPUT_RATE, 1000), 0
+        "s", actions.LookAt("w", "data:image/png;base64,AAAA"), InputTimeline(INPUT_RATE, 1000), 0
     )
     assert isinstance(message, messages.LookAt)
     assert (message.read, message.camera) == (True, False)
@@ -40,7 +40,7 @@ def test_a_prompt_takes_along_what_it_says_of_the_camera():
         actions.PromptMessage("user", "And?", camera=actions.CameraView(CAT, 400, ("a dog",))),
         actions.PromptMessage("user", "And now?", camera=actions.CameraView("", 3_000)),
     )
-    prompt = seam._prompt(said, InputAudio(INPUT_RATE, 1000))
+    prompt = seam._prompt(said, InputTimeline(INPUT_RATE, 1000))
     assert [message.camera for message in prompt] == [
         None,
         messages.CameraView(CAT, 400, ("a dog",)),

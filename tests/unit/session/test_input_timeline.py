@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.session.input_timeline import MAX_INLINE_BYTES, InputAudio, TimeLine
+from session_server.session.input_timeline import MAX_INLINE_BYTES, InputTimeline, TimeLine
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_memory_grows_without_bound(sizes: list[int], keep: int) -> None:
 
 
 def test_retrieved_audio_is_not_what_was_appended() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     raw = numbered(0, 2400)
     audio.append(raw, numbered(0, 1600))
     assert audio.appended_end == 1600
@@ -52,7 +52,7 @@ def test_retrieved_audio_is_not_what_was_appended() -> None:
 
 
 def test_positions_shift_when_the_client_changes_its_format() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     audio.append(numbered(0, 2400), numbered(0, 1600))
     audio.change_rate(8_000)
     audio.append(numbered(0, 800), numbered(1600, 1600))
@@ -61,7 +61,7 @@ def test_positions_shift_when_the_client_changes_its_format() -> None:
 
 
 def test_forgotten_audio_comes_back() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     for block in range(10):
         audio.append(numbered(block * 240, 240), numbered(block * 160, 160))
     audio.forget(800)
@@ -70,7 +70,7 @@ def test_forgotten_audio_comes_back() -> None:
 
 
 def test_recordings_inside_items_are_lost_when_there_are_many() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     for index in range(100):
         audio.keep_inline("item", index, numbered(index, 160))
     assert all(audio.take_inline("item", i) == numbered(i, 160) for i in range(100))
@@ -78,7 +78,7 @@ def test_recordings_inside_items_are_lost_when_there_are_many() -> None:
 
 
 def test_recordings_inside_items_grow_without_bound() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     third = bytes(MAX_INLINE_BYTES // 3)
     for index in (0, 1, 2, 2, 2, 3):
         audio.keep_inline("item", index, third)
@@ -93,7 +93,7 @@ def test_recordings_inside_items_grow_without_bound() -> None:
 def test_a_sample_is_lost_between_two_items(
     rate: int, sizes: list[int], data: st.DataObject
 ) -> None:
-    audio = InputAudio(rate, max_ms=10_000)
+    audio = InputTimeline(rate, max_ms=10_000)
     ends = [0]
     for size in sizes:
         audio.append(numbered(sum(sizes[: len(ends) - 1]), size), b"")
@@ -108,7 +108,7 @@ def test_a_sample_is_lost_between_two_items(
 
 
 def test_a_sample_of_an_item_of_five_is_lost() -> None:
-    audio = InputAudio(24_000, max_ms=10_000)
+    audio = InputTimeline(24_000, max_ms=10_000)
     audio.append(numbered(0, 5), b"")
     middle = audio.appended_end
     audio.append(numbered(5, 5), b"")

@@ -4,7 +4,7 @@ import pytest
 
 from session_server.core import actions
 from session_server.session import host_adapter as seam
-from session_server.session.input_timeline import InputAudio, KeptSounds
+from session_server.session.input_timeline import InputTimeline, KeptSounds
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +31,7 @@ def test_the_oldest_sounds_give_way_until_half_is_free():
 
 
 def test_a_prompt_has_the_sound_the_words_or_is_left_out():
-    audio = InputAudio(16_000, 1000)
+    audio = InputTimeline(16_000, 1000)
     audio.append(b"ab" * 8, b"ab" * 8)
     audio.keep("kept", 1, b"cd")
     said = (

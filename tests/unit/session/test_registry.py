@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from session_server.host.messages import Finished, ToSession
-from session_server.session.registry import NotAdmitted, Refusal, Registry
+from session_server.session.registry import NotAdmitted, Refusal, SessionRegistry
 from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
@@ -27,14 +27,14 @@ class Listener:
     def on_closed(self) -> None: ...
 
 
-def registry(limit: int = 2) -> Registry:
-    made = Registry(limit, retry_after_s=7, new_id=SequentialIds())
+def registry(limit: int = 2) -> SessionRegistry:
+    made = SessionRegistry(limit, retry_after_s=7, new_id=SequentialIds())
     made.open()
     return made
 
 
 def test_nobody_is_let_in_before_the_engines_are_ready():
-    made = Registry(2, 7, SequentialIds())
+    made = SessionRegistry(2, 7, SequentialIds())
     with pytest.raises(NotAdmitted) as caught, made.admit():
         pass
     assert caught.value.refusal is Refusal.STARTING

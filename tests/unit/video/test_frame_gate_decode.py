@@ -5,7 +5,7 @@ from PIL import Image
 
 from session_server.transports.base import VideoFrame
 from session_server.types.errors import BadPicture, TooLarge
-from session_server.video.frame_gate import MOST_PIXELS, EncodedFrame, grid
+from session_server.video.frame_gate import MOST_PIXELS, EncodedPicture, grid
 from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH
 from tests.encoded_pictures import encoded, half_red, huge_png
 
@@ -21,7 +21,7 @@ def left_bright(width: int = 640, height: int = 480) -> Image.Image:
 
 
 def luma(data: bytes) -> np.ndarray:
-    frame: VideoFrame = EncodedFrame(data, MOST_BYTES)
+    frame: VideoFrame = EncodedPicture(data, MOST_BYTES)
     assert frame.encoded() is data
     return frame.luma()
 

@@ -19,16 +19,16 @@ from session_server.http.auth import ClientSecrets
 from session_server.observability.metrics import Metrics
 from session_server.observability.multiprocess_metrics import Totals, counts_of
 from session_server.workers.control import (
+    AskCounts,
     AskPage,
     AskReady,
-    Count,
     Counted,
     FindSecret,
-    Found,
+    MetricsPage,
     Minted,
     MintSecret,
-    Page,
     Ready,
+    SecretFound,
     json_of,
     session_of,
 )
@@ -61,9 +61,9 @@ class Office:
         self.desk.take(self.peers[worker], MintSecret(1, json_of(session or None), 10))
         return self.sent[worker].of(Minted)[-1].value
 
-    def find(self, worker: int, value: str) -> Found:
+    def find(self, worker: int, value: str) -> SecretFound:
         self.desk.take(self.peers[worker], FindSecret(2, value))
-        return self.sent[worker].of(Found)[-1]
+        return self.sent[worker].of(SecretFound)[-1]
 
 
 def test_a_message_goes_to_the_worker_that_has_the_session_and_to_no_other():
@@ -154,11 +154,11 @@ async def test_a_page_asked_for_at_one_worker_sums_all_and_asks_each_once():
         office.desk.take(office.peers[0], AskPage(number))
     await asyncio.sleep(0.01)
     for peer, sent in zip(office.peers, office.sent, strict=True):
-        (asked,) = sent.of(Count)
+        (asked,) = sent.of(AskCounts)
         office.desk.take(peer, Counted(asked.ask, counts_of(counting("closed"))))
-    while len(office.sent[0].of(Page)) < 2:  # noqa: ASYNC110
+    while len(office.sent[0].of(MetricsPage)) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    pages = office.sent[0].of(Page)
+    pages = office.sent[0].of(MetricsPage)
     assert [page.ask for page in pages] == [1, 2]
     assert b'session_server_sessions_total{outcome="closed"} 2.0' in pages[0].text
     assert pages[0].text == pages[1].text
@@ -170,10 +170,10 @@ async def test_a_worker_that_dies_while_it_is_asked_is_summed_as_it_last_spoke()
     office.desk.take(office.peers[1], Counted(0, counts_of(counting("lost"))))
     office.desk.take(office.peers[0], AskPage(1))
     await asyncio.sleep(0.01)
-    (asked,) = office.sent[0].of(Count)
+    (asked,) = office.sent[0].of(AskCounts)
     office.desk.take(office.peers[0], Counted(asked.ask, counts_of(counting("lost"))))
     office.desk.left(office.peers[1])
-    while not office.sent[0].of(Page):  # noqa: ASYNC110
+    while not office.sent[0].of(MetricsPage):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    text = office.sent[0].of(Page)[0].text
+    text = office.sent[0].of(MetricsPage)[0].text
     assert b'session_server_sessions_total{outcome="lost"} 2.0' in text

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from session_server.duplex.core.slots import DuplexSeating, GivenUpOn, GiveUp, Place, SitDown
+from session_server.duplex.core.slots import DuplexSeating, GivenUpOn, GiveUp, SeatState, SitDown
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def test_the_one_that_was_idle_longest_gives_up_its_slot_to_a_newcomer() -> None
     assert made.refusal(100) is None
     assert made.admit("c", 100) == [GiveUp("b")]
     assert (made.slot("a"), made.slot("b"), made.slot("c")) == (0, None, 1)
-    assert made.places() == {Place.SEATED: 2, Place.RESTING: 1}
+    assert made.places() == {SeatState.SEATED: 2, SeatState.RESTING: 1}
 
 
 def test_a_model_that_speaks_is_not_idle_however_long_it_does() -> None:
@@ -70,7 +70,7 @@ def test_who_finds_no_slot_waits_first_come_first_served() -> None:
     made.admit("c", 200)  # a and b rest
     assert made.heard("b", 210) == []
     assert made.heard("a", 220) == []
-    assert made.place("b") is Place.WAITING
+    assert made.place("b") is SeatState.WAITING
     assert made.refusal(225) is not None
     assert made.leave("c", 230) == [SitDown("b", 0, 20)]
     assert made.leave("b", 240) == [SitDown("a", 0, 20)]
@@ -82,7 +82,7 @@ def test_who_waits_too_long_rests_again_and_may_try_again() -> None:
     made.heard("a", 110)
     assert made.settle(159) == []
     assert made.settle(160) == [GivenUpOn("a")]
-    assert made.place("a") is Place.RESTING
+    assert made.place("a") is SeatState.RESTING
     made.heard("a", 170)
     assert made.settle(200) == [GiveUp("b"), SitDown("a", 0, 30)]
 
@@ -93,7 +93,7 @@ def test_those_who_wait_come_before_newcomers() -> None:
     made.heard("a", 190)
     assert made.refusal(200) is not None
     made.settle(200)
-    assert made.place("a") is Place.SEATED
+    assert made.place("a") is SeatState.SEATED
 
 
 @pytest.mark.parametrize("seed", range(20))

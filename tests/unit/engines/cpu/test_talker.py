@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engines.base import ClauseJob, JobKey, Speech, StepRequest
-from engines.cpu.acoustics import AcousticFrames
+from engines.cpu.acoustics import AcousticFeatures
 from engines.cpu.talker import Talker, create, voiced_range
 from engines.model_store.store import ModelStore
 from session_server.types.errors import ModelsMissing
@@ -25,7 +25,7 @@ def speak(talker: Talker, text: str, speed: float = 1.0) -> Speech:
 
 def test_samples_are_units_times_the_hop(talker: Talker) -> None:
     speech = speak(talker, "Hello there, how are you?")
-    assert isinstance(speech.frames, AcousticFrames)
+    assert isinstance(speech.frames, AcousticFeatures)
     assert speech.frames.features.shape == (130, speech.units)
     assert speech.samples == speech.units * 300
     assert 24_000 < speech.samples < 72_000
@@ -34,7 +34,7 @@ def test_samples_are_units_times_the_hop(talker: Talker) -> None:
 def test_the_models_silence_is_trimmed_to_a_short_pause(talker: Talker) -> None:
     """Untrimmed there are 300 ms before and 500 ms after."""
     speech = speak(talker, "Hello there, how are you?")
-    assert isinstance(speech.frames, AcousticFrames)
+    assert isinstance(speech.frames, AcousticFeatures)
     loud = np.nonzero(speech.frames.features[129] > -0.6)[0]
     assert loud[0] <= 4
     assert speech.units - loud[-1] <= 8
@@ -43,7 +43,7 @@ def test_the_models_silence_is_trimmed_to_a_short_pause(talker: Talker) -> None:
 def test_the_pause_inside_a_sentence_is_shorter_than_after_one(talker: Talker) -> None:
     def tail(text: str) -> int:
         frames = speak(talker, text).frames
-        assert isinstance(frames, AcousticFrames)
+        assert isinstance(frames, AcousticFeatures)
         return int(frames.units - np.nonzero(frames.features[129] > -0.6)[0][-1])
 
     assert tail("The weather is mild today ") < tail("The weather is mild today. ")

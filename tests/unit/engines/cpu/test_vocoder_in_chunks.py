@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, SpeechJob, StepRequest
 from engines.cpu import codec as codecs, vocoder as vocoders
-from engines.cpu.acoustics import AcousticFrames, Array, pulse_train
+from engines.cpu.acoustics import AcousticFeatures, Array, pulse_train
 from engines.cpu.codec import Codec
 from engines.cpu.talker import Talker
 from engines.cpu.vocoder import OverlapAdd, Vocoder, noise_generator, to_pcm
@@ -18,11 +18,11 @@ TEXT = "The weather is mild today. It may rain in the evening."
 
 
 @pytest.fixture(scope="module")
-def frames(speech_store: ModelStore) -> AcousticFrames:
+def frames(speech_store: ModelStore) -> AcousticFeatures:
     talker = Talker(speech_store)
     talker.load()
     spoken = talker.speak(ClauseJob(TEXT, "heart")).frames
-    assert isinstance(spoken, AcousticFrames)
+    assert isinstance(spoken, AcousticFeatures)
     return spoken
 
 
@@ -40,7 +40,7 @@ def int8_codec(speech_store: ModelStore) -> Codec:
     return engine
 
 
-def wave(codec: Codec, frames: AcousticFrames, chunks: list[int]) -> Array:
+def wave(codec: Codec, frames: AcousticFeatures, chunks: list[int]) -> Array:
     """float32 samples; `chunks` are the sizes, the last one repeated."""
     pulses, vocoder = pulse_train(frames.f0), OverlapAdd(noise_generator(0, 7))
     parts, at, i = [], 0, 0
@@ -52,12 +52,12 @@ def wave(codec: Codec, frames: AcousticFrames, chunks: list[int]) -> Array:
 
 
 @pytest.fixture(scope="module")
-def whole(float_codec: Codec, frames: AcousticFrames) -> Array:
+def whole(float_codec: Codec, frames: AcousticFeatures) -> Array:
     return wave(float_codec, frames, [frames.units])
 
 
 def test_the_whole_is_what_the_models_own_synthesis_gives(
-    float_codec: Codec, frames: AcousticFrames, whole: Array
+    float_codec: Codec, frames: AcousticFeatures, whole: Array
 ) -> None:
     from hibari import dsp
 
@@ -81,7 +81,7 @@ def test_the_whole_is_what_the_models_own_synthesis_gives(
 
 @pytest.mark.parametrize("chunks", [[1], [2], [5], [8], [16], [3, 7, 1, 40, 11]])
 def test_chunks_equal_the_whole_with_the_float_codec(
-    float_codec: Codec, frames: AcousticFrames, whole: Array, chunks: list[int]
+    float_codec: Codec, frames: AcousticFeatures, whole: Array, chunks: list[int]
 ) -> None:
     chunked = wave(float_codec, frames, chunks)
     assert len(chunked) == frames.units * 300
@@ -90,7 +90,7 @@ def test_chunks_equal_the_whole_with_the_float_codec(
 
 
 def test_the_8_bit_codec_stays_near_the_whole(
-    int8_codec: Codec, frames: AcousticFrames, whole: Array
+    int8_codec: Codec, frames: AcousticFeatures, whole: Array
 ) -> None:
     """8-bit products take their scale from each call, so only nearness can be promised."""
     for size in (8, 16, frames.units):
@@ -117,7 +117,7 @@ def steps(engine: Codec | Vocoder, key: JobKey, sizes: list[int]) -> list[object
 @given(st.lists(st.integers(1, 60), max_size=12), st.lists(st.integers(1, 60), max_size=12))
 def test_any_step_sizes_give_every_sample_once(
     float_codec: Codec,
-    frames: AcousticFrames,
+    frames: AcousticFeatures,
     whole: Array,
     codec_steps: list[int],
     vocoder_steps: list[int],
@@ -140,7 +140,7 @@ def test_any_step_sizes_give_every_sample_once(
 
 
 def test_the_vocoder_is_two_hops_behind_until_the_last_frame(
-    float_codec: Codec, frames: AcousticFrames
+    float_codec: Codec, frames: AcousticFeatures
 ) -> None:
     key, vocoder = JobKey("s", "w"), Vocoder()
     vocoder.start(key, SpeechJob("heart"))
@@ -158,7 +158,7 @@ def test_the_vocoder_is_two_hops_behind_until_the_last_frame(
     assert vocoder.capabilities.samples_behind == 600
 
 
-def test_a_seed_fixes_the_noise(float_codec: Codec, frames: AcousticFrames) -> None:
+def test_a_seed_fixes_the_noise(float_codec: Codec, frames: AcousticFeatures) -> None:
     rendered = float_codec.render(frames, pulse_train(frames.f0), 0, 20)
 
     def pcm(engine_seed: int, job_seed: int) -> bytes:
@@ -176,7 +176,7 @@ def test_a_seed_fixes_the_noise(float_codec: Codec, frames: AcousticFrames) -> N
 
 
 def test_two_clauses_in_one_job_follow_each_other(
-    float_codec: Codec, frames: AcousticFrames
+    float_codec: Codec, frames: AcousticFeatures
 ) -> None:
     key = JobKey("s", "w")
     float_codec.start(key, SpeechJob("heart"))

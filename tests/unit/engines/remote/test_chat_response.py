@@ -13,7 +13,13 @@ from engines.remote.chat_response import (
     ServerSays,
 )
 from engines.streaming import AnswerFailed
-from session_server.host.tool_calls import CallBegun, CallEnded, CallPiece, Said, ToolCallParser
+from session_server.host.tool_calls import (
+    CallBegun,
+    CallEnded,
+    CallPiece,
+    PlainText,
+    ToolCallParser,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +74,7 @@ def test_calls_in_pieces_read_like_a_local_models_calls() -> None:
     )
     parser = ToolCallParser(frozenset({"weather", "time"}))
     parts = [part for output in made for part in parser.push(output.text or "")] + parser.finish()
-    said = "".join(part.text for part in parts if isinstance(part, Said))
+    said = "".join(part.text for part in parts if isinstance(part, PlainText))
     assert said == "Let me see."
     assert [part.name for part in parts if isinstance(part, CallBegun)] == ["weather", "time"]
     for index, arguments in ((0, {"town": "Rome"}), (1, {})):

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from engines.vision.detection import Found, Seen, agreed, overlap, suppressed
+from engines.vision.detection import AgreedObject, Detection, agreed, overlap, suppressed
 
 pytestmark = pytest.mark.unit
 
@@ -25,29 +25,32 @@ def test_overlap_is_a_share_and_symmetric(a: tuple[float, ...], b: tuple[float, 
 def test_one_object_found_twice_is_one() -> None:
     kept = suppressed(
         [
-            Found("cat", 0.6, NEAR),
-            Found("cat", 0.9, A),
-            Found("dog", 0.5, A),
-            Found("cat", 0.4, FAR),
+            Detection("cat", 0.6, NEAR),
+            Detection("cat", 0.9, A),
+            Detection("dog", 0.5, A),
+            Detection("cat", 0.4, FAR),
         ]
     )
-    assert kept == [Found("cat", 0.9, A), Found("dog", 0.5, A), Found("cat", 0.4, FAR)]
+    assert kept == [Detection("cat", 0.9, A), Detection("dog", 0.5, A), Detection("cat", 0.4, FAR)]
 
 
 def test_both_detectors_together_are_sure_where_each_alone_is_not() -> None:
-    weak = Found("cat", 0.4, A)
-    assert agreed([weak], []) == [Seen("cat", A, False)]
-    assert agreed([], [weak]) == [Seen("cat", A, False)]
-    assert agreed([weak], [Found("cat", 0.35, NEAR)]) == [Seen("cat", A, True)]
-    assert agreed([weak], [Found("cat", 0.35, FAR)]) == [
-        Seen("cat", A, False),
-        Seen("cat", FAR, False),
+    weak = Detection("cat", 0.4, A)
+    assert agreed([weak], []) == [AgreedObject("cat", A, False)]
+    assert agreed([], [weak]) == [AgreedObject("cat", A, False)]
+    assert agreed([weak], [Detection("cat", 0.35, NEAR)]) == [AgreedObject("cat", A, True)]
+    assert agreed([weak], [Detection("cat", 0.35, FAR)]) == [
+        AgreedObject("cat", A, False),
+        AgreedObject("cat", FAR, False),
     ]
-    assert agreed([weak], [Found("dog", 0.35, A)]) == [Seen("cat", A, False), Seen("dog", A, False)]
+    assert agreed([weak], [Detection("dog", 0.35, A)]) == [
+        AgreedObject("cat", A, False),
+        AgreedObject("dog", A, False),
+    ]
 
 
 def test_one_detector_may_be_sure_alone() -> None:
-    assert agreed([Found("cat", 0.6, A)], []) == [Seen("cat", A, True)]
-    assert agreed([Found("cat", 0.59, A)], []) == [Seen("cat", A, False)]
-    assert agreed([], [Found("cat", 0.55, A)]) == [Seen("cat", A, True)]
-    assert agreed([], [Found("cat", 0.54, A)]) == [Seen("cat", A, False)]
+    assert agreed([Detection("cat", 0.6, A)], []) == [AgreedObject("cat", A, True)]
+    assert agreed([Detection("cat", 0.59, A)], []) == [AgreedObject("cat", A, False)]
+    assert agreed([], [Detection("cat", 0.55, A)]) == [AgreedObject("cat", A, True)]
+    assert agreed([], [Detection("cat", 0.54, A)]) == [AgreedObject("cat", A, False)]

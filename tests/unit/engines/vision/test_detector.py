@@ -12,8 +12,8 @@ from engines.base import JobKey, PictureJob, StepRequest, StepResult, UnseenPict
 from engines.model_store.store import ModelStore
 from engines.vision.detector import (
     OCR_OPTIONS,
-    Identity,
     PictureDetector,
+    PictureKey,
     create,
     detector_models,
     picture_hash,
@@ -201,7 +201,7 @@ def test_a_page_of_text_is_read_in_short_steps_and_not_to_its_end(
 
 def test_what_a_finding_depends_on_is_in_its_name() -> None:
     names = {
-        Identity(picture_hash(data), models, preparation)
+        PictureKey(picture_hash(data), models, preparation)
         for data in (b"one", b"other")
         for models in (detector_models(), reader_models(OCR_OPTIONS), reader_models({}))
         for preparation in (1, 2)

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from engines.vllm.pacing import Candidate, select
+from engines.vllm.pacing import RankedRequest, select
 
 pytestmark = pytest.mark.unit
 
 
-def run(name: str, urgency: int, held: bool = False) -> Candidate:
-    return Candidate(name, urgency, held)
+def run(name: str, urgency: int, held: bool = False) -> RankedRequest:
+    return RankedRequest(name, urgency, held)
 
 
 def test_an_urgent_answer_takes_the_place_of_the_least_urgent() -> None:

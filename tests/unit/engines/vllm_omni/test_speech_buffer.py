@@ -5,20 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
-from engines.vllm_omni.speech_buffer import Sound
+from engines.vllm_omni.speech_buffer import SpeechBuffer
 
 pytestmark = pytest.mark.unit
 
 UNIT = 10
 
 
-def made(first: int = 2, chunk: int = 4) -> tuple[Sound, list[tuple[int, int]]]:
+def made(first: int = 2, chunk: int = 4) -> tuple[SpeechBuffer, list[tuple[int, int]]]:
     granted: list[tuple[int, int]] = []
 
     def grant(tokens: int, frames: int) -> None:
         granted.append((tokens, frames))
 
-    return Sound(UNIT, first, chunk, threading.Condition(), grant), granted
+    return SpeechBuffer(UNIT, first, chunk, threading.Condition(), grant), granted
 
 
 def pcm(samples: int, start: int = 0) -> bytes:
@@ -78,8 +78,8 @@ def test_another_size_is_said_with_room_for_two_chunks_of_it_and_takes_no_grant_
     assert granted[-1] == (19, 1)
 
 
-@pytest.mark.parametrize("end", [Sound.end, Sound.abort])
-def test_nothing_comes_after_the_end(end: Callable[[Sound], None]):
+@pytest.mark.parametrize("end", [SpeechBuffer.end, SpeechBuffer.abort])
+def test_nothing_comes_after_the_end(end: Callable[[SpeechBuffer], None]):
     sound, _ = made()
     end(sound)
     sound.put(pcm(UNIT))

@@ -24,7 +24,7 @@ from engines.conformance.stepped import (
 )
 from engines.model_store.store import ModelStore
 from engines.vllm_omni import speech_stages
-from engines.vllm_omni.speech_buffer import Sound
+from engines.vllm_omni.speech_buffer import SpeechBuffer
 from session_server.types.errors import ModelsMissing
 
 pytestmark = pytest.mark.unit
@@ -43,8 +43,8 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def speech(frames: int, ended: bool = True) -> Sound:
-    sound = Sound(UNIT, 2, 4, threading.Condition(), lambda tokens, frames: None)
+def speech(frames: int, ended: bool = True) -> SpeechBuffer:
+    sound = SpeechBuffer(UNIT, 2, 4, threading.Condition(), lambda tokens, frames: None)
     sound.put(bytes(2 * UNIT * frames - 1110))
     if ended:
         sound.end()
@@ -98,7 +98,7 @@ def made(weights: Path) -> speech_stages.OmniTalker:
 
 def test_text_is_used_up_as_far_as_a_chunk_needs_it_before_any_of_it_is_heard(weights: Path):
     engine = made(weights)
-    sound = Sound(UNIT, 2, 4, threading.Condition(), lambda tokens, frames: None)
+    sound = SpeechBuffer(UNIT, 2, 4, threading.Condition(), lambda tokens, frames: None)
     engine.feed(KEY, TalkPiece("a", (sound,)), False)
     for _ in range(20):
         engine.feed(KEY, "b", False)
@@ -128,7 +128,9 @@ def test_a_step_waits_for_what_is_not_there_no_longer_than_a_moment(weights: Pat
 def test_the_size_of_groups_reaches_the_speech_even_when_it_is_told_first(weights: Path):
     engine = made(weights)
     told: list[tuple[int, int]] = []
-    sound = Sound(UNIT, 2, 4, threading.Condition(), lambda t, frames: told.append((t, frames)))
+    sound = SpeechBuffer(
+        UNIT, 2, 4, threading.Condition(), lambda t, frames: told.append((t, frames))
+    )
     engine.feed(KEY, GroupSize(3), False)
     engine.feed(KEY, TalkPiece("a", (sound,)), False)
     assert told[-1][1] == 3

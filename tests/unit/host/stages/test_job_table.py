@@ -6,7 +6,7 @@ import pytest
 
 from engines.base import JobKey
 from session_server.host.stages.job_table import JobTable
-from session_server.host.stages.stage_worker import Feed, Release, Start
+from session_server.host.stages.stage_worker import Feed, Release, StartJob
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +31,7 @@ def table():
 
 def test_what_was_fed_before_during_and_after_the_start_arrives_once_and_in_order(table):
     table.feed(A, 1, False)
-    assert table.plan([A]) == [Start(A, "job a"), Feed(A, 1, False)]
+    assert table.plan([A]) == [StartJob(A, "job a"), Feed(A, 1, False)]
     table.feed(A, 2, False)
     table.started(A)
     table.feed(A, 3, True)
@@ -48,7 +48,7 @@ def test_a_start_that_found_no_room_keeps_its_feeds_and_blocks_others(table):
     assert table.free_slots(None) == 0
     table.remove(B)
     assert table.free_slots(None) is None
-    assert table.plan([A]) == [Release(B), Start(A, "job a"), Feed(A, 1, True)]
+    assert table.plan([A]) == [Release(B), StartJob(A, "job a"), Feed(A, 1, True)]
 
 
 def test_no_room_with_nobody_inside_is_hopeless(table):
@@ -70,7 +70,7 @@ def test_a_slot_freed_is_a_slot_to_use_in_the_same_plan(table):
     assert table.free_slots(1) == 0
     table.remove(A)
     assert table.free_slots(1) == 1
-    assert table.plan([B]) == [Release(A), Start(B, "job b")]
+    assert table.plan([B]) == [Release(A), StartJob(B, "job b")]
 
 
 def test_a_key_is_used_once(table):

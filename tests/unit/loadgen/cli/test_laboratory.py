@@ -18,7 +18,7 @@ from loadgen.cli.laboratory import (
     runs_of_search,
     spoken,
 )
-from loadgen.lab.points import KEPT, Laboratory, Point
+from loadgen.lab.points import KEPT, Laboratory, SweepPoint
 from loadgen.lab.sweep import Range, sweep
 from session_server.simulation.spec import SimulationSpec
 
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.unit
 SPEC = SimulationSpec(sessions=1)
 
 
-def point(answers: int, holds: bool, judged: bool = True) -> Point:
+def point(answers: int, holds: bool, judged: bool = True) -> SweepPoint:
     figures = {**dict.fromkeys((n for n, _ in KEPT), 0.0), "answers": answers}
-    return Point(4, 0, holds, figures, judged)
+    return SweepPoint(4, 0, holds, figures, judged)
 
 
 def piped() -> Console:
@@ -80,13 +80,13 @@ def test_more_runs_than_expected_are_not_a_negative_rest():
 def test_the_expected_number_of_runs_is_near_the_real_one(seeds: int, wanted: Range):
     runs = 0
 
-    def measure(spec: SimulationSpec, give_up: bool) -> Point:
+    def measure(spec: SimulationSpec, give_up: bool) -> SweepPoint:
         nonlocal runs
         runs += 1
         holds = spec.sessions <= 76 + spec.seed
         figures = {**dict.fromkeys((n for n, _ in KEPT), 0), "answers": 400, "heard": 400}
         figures |= {"starved": 0 if holds else 100, "given_up_at_s": None}
-        return Point(spec.sessions, spec.seed, holds, figures)
+        return SweepPoint(spec.sessions, spec.seed, holds, figures)
 
     with Laboratory(measure=measure) as laboratory:
         sweep(laboratory, SPEC, list(range(seeds)), wanted)

@@ -15,7 +15,7 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.parser import EXAMPLES, parse
-from loadgen.lab.simulation import Look, Watch, simulate
+from loadgen.lab.simulation import ProgressSample, Watch, simulate
 from session_server.simulation.spec import SimulationReport, SimulationSpec
 from session_server.types.audio import NS_PER_S
 
@@ -150,7 +150,7 @@ def test_ctrl_c_leaves_a_part_once_the_warm_up_is_over(
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
     def impatient(spec: SimulationSpec, watch: Watch) -> SimulationReport:
-        def look(seen: Look) -> bool:
+        def look(seen: ProgressSample) -> bool:
             if seen.now_ns == pressed_s * NS_PER_S:
                 signal.raise_signal(signal.SIGINT)
             return watch(seen)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from loadgen.call_reception import FRAME_TICKS
 from loadgen.drivers.rtc_client import RtcClient
 from loadgen.drivers.wire import decode, encode
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.records import ResponseIds
 from loadgen.users.script import State
 from tests.unit.loadgen.drivers.scripted import LINES, MS, ROOM, UPDATED, committed, created, done
@@ -33,7 +33,7 @@ class Call:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: UserPlan,
         *,
         frames: int = 50,
         way: Callable[[int], int | None] = lambda k: 1,

@@ -9,8 +9,8 @@ import random
 import struct
 from collections.abc import Callable
 
-from loadgen.drivers.wire import ServerEvent, decode, encode
-from loadgen.drivers.wire_client import Lines, Plan, WireClient
+from loadgen.drivers.wire import AnyServerEvent, decode, encode
+from loadgen.drivers.wire_client import ClipSets, UserPlan, WireClient
 from loadgen.records import ResponseIds
 from loadgen.speech import Clip, append_message, clip_from_pcm
 from loadgen.users.player import QUANTUM_NS
@@ -37,7 +37,7 @@ def clip(name: str, ms: float = 1000, text: str | None = None) -> Clip:
     return clip_from_pcm(name, silence(300) + tone(ms) + silence(300), text)
 
 
-LINES = Lines(
+LINES = ClipSets(
     questions=(clip("question", text="what is the capital of france"),),
     interruptions=(clip("interruption", 600, "wait a moment"),),
     backchannels=(clip("mhm", 300, "mhm"),),
@@ -46,7 +46,7 @@ ROOM = (append_message(bytes(960)),)
 
 
 def user(
-    plan: Plan, *, seed: int = 1, index: int = 0, ids: ResponseIds | None = None
+    plan: UserPlan, *, seed: int = 1, index: int = 0, ids: ResponseIds | None = None
 ) -> WireClient:
     rng = random.Random(seed)
     return WireClient(index, plan, LINES, ROOM, ids or ResponseIds(), rng, 0)
@@ -106,7 +106,7 @@ class Run:
         self.record = who.finish()
 
     def _receive(self, event: Event, now: int) -> None:
-        read: ServerEvent = decode(encode(event))
+        read: AnyServerEvent = decode(encode(event))
         self._note(self.user.receive(read, now), now)
 
     def _note(self, messages: list[str], now: int) -> None:

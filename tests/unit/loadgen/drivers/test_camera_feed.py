@@ -9,7 +9,7 @@ import json
 import pytest
 
 from loadgen.camera import Film
-from loadgen.drivers.camera_feed import CameraFeed, Cameras, filming
+from loadgen.drivers.camera_feed import Cameras, FilmFeed, filming
 from loadgen.records import FilmFigures
 from session_server.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
@@ -30,9 +30,9 @@ def number_of(message: str | None) -> int:
     return int(base64.b64decode(event["image"]).split()[1].split(b"\0")[0])
 
 
-def feed(user: int = 0) -> tuple[CameraFeed, FilmFigures]:
+def feed(user: int = 0) -> tuple[FilmFeed, FilmFigures]:
     figures = FilmFigures()
-    return CameraFeed(Cameras.of(USE, FILM), user, 0, figures), figures
+    return FilmFeed(Cameras.of(USE, FILM), user, 0, figures), figures
 
 
 def test_each_frame_comes_at_its_time_and_the_film_begins_again():
@@ -50,7 +50,7 @@ def test_each_frame_comes_at_its_time_and_the_film_begins_again():
 @pytest.mark.parametrize("fps", [0.1, 7.0, 15.0, 29.97, 240.0])
 def test_a_frame_is_there_at_the_instant_at_which_it_is_due(fps: float):
     figures = FilmFigures()
-    camera = CameraFeed(Cameras.of(CameraUse(fps=fps), FILM), 0, 123_456_789, figures)
+    camera = FilmFeed(Cameras.of(CameraUse(fps=fps), FILM), 0, 123_456_789, figures)
     for _ in range(500):
         assert camera.take(camera.due(), True) is not None
     assert (figures.sent, figures.missed) == (500, 0)
@@ -124,7 +124,7 @@ async def test_nothing_is_sent_before_the_server_agrees_nor_after_the_user_has_l
     figures, clock, user, way = FilmFigures(), LoopClock(), User(), Way()
     fast = Cameras.of(CameraUse(fps=200.0), FILM)
     user.filming = already
-    async with filming(lambda: CameraFeed(fast, 0, clock.now(), figures), user, way, clock):
+    async with filming(lambda: FilmFeed(fast, 0, clock.now(), figures), user, way, clock):
         await asyncio.sleep(0.05)
         assert bool(way.sent) is already
         user.filming = True

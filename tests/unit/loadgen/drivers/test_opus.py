@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.drivers.opus import Hearing, OpusBook
+from loadgen.drivers.opus import OpusBook, OpusLoudness
 from loadgen.speech import Material, room_noise, swallowed
 from tests.unit.loadgen.drivers.scripted import clip
 
@@ -26,7 +26,7 @@ def test_everything_that_can_be_said_has_a_packet():
 
 
 def test_speech_is_heard_where_it_is_and_the_room_is_not():
-    book, hearing = OpusBook(MATERIAL, ROOM), Hearing()
+    book, hearing = OpusBook(MATERIAL, ROOM), OpusLoudness()
     assert not any(1 in hearing.loud(book[frame]) for frame in ROOM)
     question = CLIPS[0]
     loud = b"".join(hearing.loud(book[frame]) for frame in question.frames)
@@ -42,4 +42,4 @@ def test_a_lossy_network_makes_the_encoder_repeat_itself():
 
 
 def test_what_is_not_opus_is_silence():
-    assert Hearing().loud(b"\xff" * 3) in (b"", b"\0\0")
+    assert OpusLoudness().loud(b"\xff" * 3) in (b"", b"\0\0")

@@ -8,7 +8,7 @@ import pytest
 
 from loadgen.call_reception import FRAME_TICKS
 from loadgen.drivers.rtp_port import BadNetwork
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.users.player import QUANTUM
 from loadgen.users.script import State
 from tests.unit.loadgen.drivers.rtc_scripted import ORIGIN, Call
@@ -21,7 +21,7 @@ PLAYBACK = [False, True]
 
 @pytest.mark.parametrize("playback", PLAYBACK)
 def test_an_answer_is_over_when_it_was_heard_not_when_it_was_made(playback: bool):
-    call = Call(Plan.even(2, playback=playback))
+    call = Call(UserPlan.even(2, playback=playback))
     call.run(lambda: call.user.user.turns_ended == 1)
     (turn,) = call.user.record.turns[:1]
     assert turn.ended == "played"
@@ -39,7 +39,7 @@ def test_an_answer_is_over_when_it_was_heard_not_when_it_was_made(playback: bool
 
 
 def test_first_audio_counts_from_the_sound_card_not_from_the_packet():
-    call = Call(Plan.even(1))
+    call = Call(UserPlan.even(1))
     call.run(lambda: call.left > 0)
     asked = call.now
     call.run(lambda: call.user.user.state is State.LISTENING)
@@ -49,7 +49,7 @@ def test_first_audio_counts_from_the_sound_card_not_from_the_packet():
 
 
 def test_a_stock_client_hears_what_was_on_its_way_when_the_answer_was_cleared():
-    call = Call(Plan.even(3, barge_in=1.0), frames=400)
+    call = Call(UserPlan.even(3, barge_in=1.0), frames=400)
     call.run(lambda: bool(call.user.record.barge_ins))
     call.clear()
     said = call.now
@@ -67,7 +67,7 @@ def test_a_stock_client_hears_what_was_on_its_way_when_the_answer_was_cleared():
 
 
 def test_a_client_with_the_extension_is_silent_at_once():
-    call = Call(Plan.even(3, barge_in=1.0, playback=True), frames=400)
+    call = Call(UserPlan.even(3, barge_in=1.0, playback=True), frames=400)
     call.run(lambda: bool(call.user.record.barge_ins))
     call.mute(reversible=False)
     said = call.now
@@ -83,7 +83,7 @@ def test_a_client_with_the_extension_is_silent_at_once():
 
 
 def test_sound_that_comes_after_the_stop_is_counted():
-    call = Call(Plan.even(3, barge_in=1.0, playback=True), frames=400)
+    call = Call(UserPlan.even(3, barge_in=1.0, playback=True), frames=400)
     call.run(lambda: bool(call.user.record.barge_ins))
     call.mute(reversible=False)
     call.left = 7  # a server that goes on
@@ -93,7 +93,7 @@ def test_sound_that_comes_after_the_stop_is_counted():
 
 
 def test_reports_say_what_is_being_played():
-    call = Call(Plan.even(1, playback=True), frames=100)
+    call = Call(UserPlan.even(1, playback=True), frames=100)
     call.run(lambda: call.user.done)
     reports = call.of("playback.ack")
     assert len(reports) >= 100 * 20 / 100 - 2
@@ -105,7 +105,7 @@ def test_reports_say_what_is_being_played():
 
 
 def test_a_duck_that_is_undone_leaves_nothing_out():
-    call = Call(Plan.even(1, playback=True), frames=100)
+    call = Call(UserPlan.even(1, playback=True), frames=100)
     call.run(lambda: call.user.user.state is State.LISTENING and call.left == 60)
     before = call.user.record.received_samples
     call.mute(reversible=True)
@@ -124,7 +124,7 @@ def test_a_duck_that_is_undone_leaves_nothing_out():
 
 def test_lost_packets_are_gaps_as_long_as_they_last():
     lost = {200, 210, 211, 212, 213, 214, 215}
-    call = Call(Plan.even(1), frames=400, way=lambda k: None if k in lost else 1)
+    call = Call(UserPlan.even(1), frames=400, way=lambda k: None if k in lost else 1)
     call.run(lambda: call.user.done)
     record = call.user.finish()
     gaps_ms = [gap / 24 for gap in record.turns[0].gaps]
@@ -140,7 +140,7 @@ def test_a_bad_network_makes_the_buffer_deep_enough(playback: bool):
         fate = network.fate(rng)
         return None if fate is None else 1 + fate // MS
 
-    call = Call(Plan.even(3, playback=playback), frames=150, way=way)
+    call = Call(UserPlan.even(3, playback=playback), frames=150, way=way)
     call.run(lambda: call.user.done, 60)
     record = call.user.finish()
     assert [turn.ended for turn in record.turns] == ["played"] * 3
@@ -149,7 +149,7 @@ def test_a_bad_network_makes_the_buffer_deep_enough(playback: bool):
 
 
 def test_an_answer_that_fails_before_its_audio_is_not_waited_for():
-    call = Call(Plan.even(2), frames=0)
+    call = Call(UserPlan.even(2), frames=0)
     call.run(lambda: call.user.user.state is State.ASKING)
     call.answer = lambda: None  # type: ignore[method-assign]
     call.run(lambda: call.user.user.state is State.WAITING)
@@ -162,13 +162,13 @@ def test_an_answer_that_fails_before_its_audio_is_not_waited_for():
 
 
 def test_an_answer_that_was_announced_and_never_sounds_is_empty():
-    call = Call(Plan.even(1), frames=0)
+    call = Call(UserPlan.even(1), frames=0)
     call.run(lambda: call.user.done, 20)
     assert call.user.finish().turns[0].ended == "empty"
 
 
 def test_a_server_that_vanishes_ends_the_session():
-    call = Call(Plan.even(1), frames=100)
+    call = Call(UserPlan.even(1), frames=100)
     call.run(lambda: call.user.user.state is State.LISTENING)
     call.user.closed("closed:failed", call.now)
     record = call.user.finish()

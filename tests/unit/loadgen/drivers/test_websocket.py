@@ -19,9 +19,9 @@ from websockets.utils import accept_key
 from loadgen.camera import Film
 from loadgen.cli import main
 from loadgen.drivers.camera_feed import Cameras
-from loadgen.drivers.load_run import Load, Refused, RunFailed
+from loadgen.drivers.load_run import LoadPlan, RefusedCall, RunFailed
 from loadgen.drivers.websocket import WsDriver, why_closed
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.measure import duration_s, measure
 from loadgen.server_probe import ServerProbe
 from loadgen.speech import Material
@@ -165,18 +165,18 @@ class Server:
         return socket
 
 
-def load(server: Server, plan: Plan, users: int = 1, **more) -> Load:
-    return Load(server.url, plan, MATERIAL, [0.05 * i for i in range(users)], 1, **more)
+def load(server: Server, plan: UserPlan, users: int = 1, **more) -> LoadPlan:
+    return LoadPlan(server.url, plan, MATERIAL, [0.05 * i for i in range(users)], 1, **more)
 
 
-async def drive(server: Server, plan: Plan, users: int = 1, **more):
+async def drive(server: Server, plan: UserPlan, users: int = 1, **more):
     driver = WsDriver(load(server, plan, users, **more), ServerProbe(server.url), clock=LoopClock())
     return await driver.run()
 
 
 @pytest.mark.asyncio
 async def test_users_talk_listen_and_interrupt_over_real_sockets():
-    plan = Plan.even(3, barge_in=0.5, pause_ns=100 * MS, limit_ns=5000 * MS)
+    plan = UserPlan.even(3, barge_in=0.5, pause_ns=100 * MS, limit_ns=5000 * MS)
     async with Server() as server:
         outcome = await drive(server, plan, users=3)
     figures = measure(outcome.records, duration_s(outcome.records))
@@ -201,7 +201,7 @@ async def test_users_talk_listen_and_interrupt_over_real_sockets():
 
 @pytest.mark.asyncio
 async def test_the_microphone_keeps_real_time():
-    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -214,7 +214,7 @@ async def test_the_microphone_keeps_real_time():
 
 @pytest.mark.asyncio
 async def test_each_round_is_a_fresh_session():
-    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
         outcome = await drive(server, plan, rounds=2)
     assert outcome.sessions == len(server.talkers) == 2
@@ -223,7 +223,7 @@ async def test_each_round_is_a_fresh_session():
 
 @pytest.mark.asyncio
 async def test_the_key_is_sent_as_bearer():
-    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server() as server:
         await drive(server, plan, api_key="k1")
         assert server.headers[0]["Authorization"] == "Bearer k1"
@@ -231,7 +231,7 @@ async def test_the_key_is_sent_as_bearer():
 
 @pytest.mark.asyncio
 async def test_a_server_that_hangs_up_is_an_error_for_that_user():
-    plan = Plan.even(2, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(2, pause_ns=0, limit_ns=5000 * MS)
     async with Server(die_after=30) as server:
         outcome = await drive(server, plan)
     assert measure(outcome.records, 1.0)["error_kinds"] == {"closed:1011": 1}
@@ -239,7 +239,7 @@ async def test_a_server_that_hangs_up_is_an_error_for_that_user():
 
 @pytest.mark.asyncio
 async def test_a_run_that_is_stopped_keeps_what_its_users_saw():
-    plan = Plan.even(500, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(500, pause_ns=0, limit_ns=5000 * MS)
     heard = asyncio.Event()
     async with Server() as server:
         driver = WsDriver(
@@ -266,17 +266,17 @@ async def test_a_run_that_is_stopped_keeps_what_its_users_saw():
 async def test_a_refusal_is_one_clear_line(status, words):
     async with Server(status=status) as server:
         with pytest.raises(RunFailed, match=words) as failed:
-            await drive(server, Plan.even(1))
+            await drive(server, UserPlan.even(1))
     assert "\n" not in str(failed.value)
     assert f"HTTP {status}" in str(failed.value)
 
 
 @pytest.mark.asyncio
 async def test_a_refused_user_comes_again_when_the_server_says():
-    plan = Plan.even(1, pause_ns=0, limit_ns=5000 * MS)
+    plan = UserPlan.even(1, pause_ns=0, limit_ns=5000 * MS)
     async with Server(status=503, refusals=2) as server:
         outcome = await drive(server, plan, knock_again=True)
-    assert outcome.refusals == [Refused("the server is busy", 0)] * 2
+    assert outcome.refusals == [RefusedCall("the server is busy", 0)] * 2
     assert outcome.sessions == 1
     assert measure(outcome.records, 1.0)["error_kinds"] == {}
 
@@ -285,7 +285,7 @@ async def test_a_refused_user_comes_again_when_the_server_says():
 async def test_a_user_who_does_not_come_again_is_lost_with_the_servers_words():
     async with Server(status=503) as server:
         with pytest.raises(RunFailed, match="no more sessions now: the server is busy"):
-            await drive(server, Plan.even(1))
+            await drive(server, UserPlan.even(1))
     assert len(server.headers) == 1
 
 
@@ -332,7 +332,7 @@ CAMERAS = Cameras.of(
 
 @pytest.mark.asyncio
 async def test_users_with_a_camera_film_while_they_talk():
-    plan = replace(Plan.even(2, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
+    plan = replace(UserPlan.even(2, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
     async with Server() as server:
         outcome = await drive(server, plan, users=4)
         pictures = [talker.pictures for talker in server.talkers]
@@ -354,7 +354,7 @@ async def test_users_with_a_camera_film_while_they_talk():
 async def test_a_server_that_takes_no_video_gets_none_and_the_talk_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    plan = replace(Plan.even(1, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
+    plan = replace(UserPlan.even(1, pause_ns=100 * MS, limit_ns=5000 * MS), cameras=CAMERAS)
     born = Talker.__init__
 
     def blind(self: Talker, socket: web.WebSocketResponse) -> None:

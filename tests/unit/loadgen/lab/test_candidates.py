@@ -10,7 +10,7 @@ from loadgen.lab.candidates import (
     CHUNKINGS,
     POLICIES,
     Candidate,
-    Setting,
+    LabSetting,
     candidate,
     parse_sets,
     parse_variant,
@@ -24,19 +24,19 @@ pytestmark = pytest.mark.unit
 DEADLINE = candidate("deadline", "adaptive")
 
 
-def sets(*texts: str) -> Setting:
-    return Setting(sets=parse_sets(texts))
+def sets(*texts: str) -> LabSetting:
+    return LabSetting(sets=parse_sets(texts))
 
 
 def test_the_default_is_the_default_run():
-    spec = spec_of(Setting(), DEADLINE, 40, 3)
+    spec = spec_of(LabSetting(), DEADLINE, 40, 3)
     assert (spec.policy, spec.chunking, spec.sessions, spec.seed) == ("deadline", "adaptive", 40, 3)
     assert (spec.seconds, spec.warm_up_s, spec.workload.name) == (400.0, 60.0, "mixed")
     assert (spec.barge_in, spec.admission, spec.overrides) == (None, False, ())
 
 
 def test_cameras_of_a_workload_can_be_set_one_by_one():
-    base = spec_of(Setting(workload="cameras"), DEADLINE, 4, 0).workload.camera
+    base = spec_of(LabSetting(workload="cameras"), DEADLINE, 4, 0).workload.camera
     assert base is not None
     off = replace(sets("workload.camera.kind=none"), workload="cameras")
     assert spec_of(off, DEADLINE, 4, 0).workload.camera == replace(base, kind="none")
@@ -59,8 +59,8 @@ def test_cameras_that_cannot_be_are_named(text: str, said: str):
 
 
 def test_a_short_run_has_a_short_warm_up():
-    assert spec_of(Setting(seconds=40.0), DEADLINE, 1, 0).warm_up_s == 10.0
-    assert spec_of(Setting(seconds=40.0, warm_up_s=3.0), DEADLINE, 1, 0).warm_up_s == 3.0
+    assert spec_of(LabSetting(seconds=40.0), DEADLINE, 1, 0).warm_up_s == 10.0
+    assert spec_of(LabSetting(seconds=40.0, warm_up_s=3.0), DEADLINE, 1, 0).warm_up_s == 3.0
 
 
 def test_sets_reach_scheduler_network_workload_and_run():
@@ -87,7 +87,7 @@ def test_a_variants_own_sets_win():
 def test_every_candidate_can_run():
     for policy in POLICIES:
         for chunking in CHUNKINGS:
-            spec_of(Setting(), candidate(policy, chunking), 1, 0)
+            spec_of(LabSetting(), candidate(policy, chunking), 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_a_wrong_variant_is_named(text: str, named: str):
 
 def test_names_that_do_not_exist_are_answered_with_those_that_do():
     with pytest.raises(ConfigError, match=r"no profile abacus; there are .*qwen3-omni-h200"):
-        spec_of(Setting(profile="abacus"), DEADLINE, 1, 0)
+        spec_of(LabSetting(profile="abacus"), DEADLINE, 1, 0)
     with pytest.raises(ConfigError, match=r"no workload calm; there are .*mixed"):
-        spec_of(Setting(workload="calm"), DEADLINE, 1, 0)
+        spec_of(LabSetting(workload="calm"), DEADLINE, 1, 0)
     with pytest.raises(ConfigError, match="longer than its warm-up"):
-        spec_of(Setting(seconds=10.0, warm_up_s=10.0), DEADLINE, 1, 0)
+        spec_of(LabSetting(seconds=10.0, warm_up_s=10.0), DEADLINE, 1, 0)
 
 
 def test_more_interruptions_than_answers_are_named():

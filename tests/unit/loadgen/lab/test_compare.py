@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from loadgen.lab.candidates import Setting, candidate, parse_variant
-from loadgen.lab.compare import Plan, base_of, compare, comparison, figure_ratio, knee_ratio
-from loadgen.lab.points import KEPT, Laboratory, Point
+from loadgen.lab.candidates import LabSetting, candidate, parse_variant
+from loadgen.lab.compare import (
+    ComparisonPlan,
+    base_of,
+    compare,
+    comparison,
+    figure_ratio,
+    knee_ratio,
+)
+from loadgen.lab.points import KEPT, Laboratory, SweepPoint
 from loadgen.lab.tables import comparison_markdown, comparison_tables
 from session_server.simulation.spec import SimulationSpec
 
@@ -19,7 +26,7 @@ pytestmark = pytest.mark.unit
 KNEES = {"fcfs": (10, 12), "deadline": (30, 33)}
 
 
-def system(spec: SimulationSpec, give_up: bool) -> Point:
+def system(spec: SimulationSpec, give_up: bool) -> SweepPoint:
     """Holds up to its policy's and seed's knee; latency rises with the load, waste with the lead cap."""
     knee = KNEES[spec.policy][spec.seed] + (5 if spec.workload.name == "interactive" else 0)
     figures: dict[str, Any] = dict.fromkeys((name for name, _ in KEPT), 0.0)
@@ -30,22 +37,22 @@ def system(spec: SimulationSpec, give_up: bool) -> Point:
         "given_up_at_s": None,
     }
     figures["wasted"] = dict(spec.overrides).get("lead_cap_s", 2.0)
-    return Point(spec.sessions, spec.seed, spec.sessions <= knee, figures)
+    return SweepPoint(spec.sessions, spec.seed, spec.sessions <= knee, figures)
 
 
-def plan(**more: Any) -> Plan:
+def plan(**more: Any) -> ComparisonPlan:
     wanted = {
-        "setting": Setting(),
+        "setting": LabSetting(),
         "profiles": ["qwen3-omni-h200"],
         "workloads": ["mixed", "interactive"],
         "candidates": [candidate("fcfs", "stock"), candidate("deadline", "adaptive")],
         "base": "fcfs/stock",
         "seeds": [0, 1],
     }
-    return Plan(**(wanted | more))
+    return ComparisonPlan(**(wanted | more))
 
 
-def measured(wanted: Plan) -> dict[str, Any]:
+def measured(wanted: ComparisonPlan) -> dict[str, Any]:
     cells: list[dict[str, Any]] = []
     with Laboratory(measure=system) as laboratory:
         compare(laboratory, wanted, lambda what: None, cells)
@@ -80,7 +87,7 @@ def test_figures_at_given_numbers_of_sessions():
 def test_a_wait_without_end_in_one_seed_does_not_hide_the_others():
     """Past the knee it is the most telling figure of a table; a dash for all seeds says nothing."""
 
-    def overloaded(spec: SimulationSpec, give_up: bool) -> Point:
+    def overloaded(spec: SimulationSpec, give_up: bool) -> SweepPoint:
         point = system(spec, give_up)
         ended = spec.policy != "fcfs" or (spec.sessions < 40 and spec.seed == 0)
         return replace(point, figures={**point.figures, "p90_ms": 300.0 if ended else None})
@@ -135,14 +142,14 @@ def test_tables_leave_out_columns_that_say_nothing():
     assert "| deadline/adaptive | 30 | 30, 33 | 2.88 (2.75-3.00) |" in text
     assert "### interactive, qwen3-omni-h200" in text
     assert "400 simulated seconds of which 60 are left out" in text
-    short = replace(Setting(), seconds=80.0, admission=True)
+    short = replace(LabSetting(), seconds=80.0, admission=True)
     text = comparison_markdown(measured(plan(setting=short, sessions=[10])))
     assert "80 simulated seconds of which 20 are left out" in text
     assert "A seed holds only where nobody is refused" in text
 
 
 def test_an_interruption_leaves_the_cells_that_were_measured():
-    def tired(spec: SimulationSpec, give_up: bool) -> Point:
+    def tired(spec: SimulationSpec, give_up: bool) -> SweepPoint:
         if spec.policy == "deadline":
             raise KeyboardInterrupt
         return system(spec, give_up)

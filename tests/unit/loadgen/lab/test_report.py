@@ -9,7 +9,7 @@ from rich.console import Console
 
 from loadgen.cli import main
 from loadgen.cli.running import realtime_url
-from loadgen.drivers.load_run import Outcome
+from loadgen.drivers.load_run import LoadOutcome
 from loadgen.lab import report as reports
 from loadgen.server_probe import Sample, StageTotals, metrics_url, parse
 from session_server.types.errors import ConfigError
@@ -23,7 +23,7 @@ def built(**sample) -> dict:
         (0, Sample(cpu_s=11.0, rss_bytes=7e8, generated_s=4.0, wasted_s=0.0)),
         (3, Sample(cpu_s=14.5, rss_bytes=6e8, generated_s=102.0, wasted_s=5.0)),
     ]
-    outcome = Outcome(late_ns=[0, 1_000_000], looks=looks, sessions=3)
+    outcome = LoadOutcome(late_ns=[0, 1_000_000], looks=looks, sessions=3)
     return reports.build(outcome, users=3, planned=9, seed=7, workload={}, origin="metrics")
 
 
@@ -54,7 +54,7 @@ def test_stages_are_differences_between_the_first_and_the_last_look():
         stages = {"talker": StageTotals(busy_s, steps, jobs), "idle": StageTotals()}
         return 0, Sample(cpu_s=1.0, stages=stages, at_s=at_s)
 
-    outcome = Outcome(looks=[look(100, 3, 10, 10), look(105, 4, 20, 30), look(110, 8, 30, 50)])
+    outcome = LoadOutcome(looks=[look(100, 3, 10, 10), look(105, 4, 20, 30), look(110, 8, 30, 50)])
     report = reports.build(outcome, users=1, planned=1, seed=0, workload={}, origin="metrics")
     assert report["stages"]["talker"] == {"occupancy": 0.5, "steps": 20, "mean_batch": 2.0}
     assert report["stages"]["idle"] == {"occupancy": 0.0, "steps": 0, "mean_batch": None}

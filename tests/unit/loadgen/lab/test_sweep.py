@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadgen.lab.points import KEPT, Laboratory, Point, pooled
+from loadgen.lab.points import KEPT, Laboratory, SweepPoint, pooled
 from loadgen.lab.sweep import Range, by_sessions, interrupted, report, summary, sweep
 from loadgen.lab.tables import sweep_verdict
 from session_server.simulation.spec import SimulationSpec
@@ -25,7 +25,7 @@ class System:
         self.breaks = breaks
         self.runs: list[tuple[int, int, bool]] = []
 
-    def __call__(self, spec: SimulationSpec, give_up: bool) -> Point:
+    def __call__(self, spec: SimulationSpec, give_up: bool) -> SweepPoint:
         self.runs.append((spec.sessions, spec.seed, give_up))
         knee = KNEES[spec.seed]
         holds = spec.sessions <= knee and (spec.sessions, spec.seed) not in self.breaks
@@ -35,7 +35,7 @@ class System:
         late = spec.sessions / knee > 1.5
         figures |= {"p90_ms": 400.0 * spec.sessions / knee, "p99_ms": None if late else 900.0}
         figures["given_up_at_s"] = 70.0 if give_up and late else None
-        return Point(spec.sessions, spec.seed, holds, figures)
+        return SweepPoint(spec.sessions, spec.seed, holds, figures)
 
 
 def swept(system: System, wanted: Range = Range()):  # noqa: B008
@@ -58,7 +58,7 @@ def test_a_search_that_ends_at_runs_with_too_few_answers_does_not_say_that_nobod
     class Sparse(System):
         """Few sessions have few answers; many do not hold."""
 
-        def __call__(self, spec: SimulationSpec, give_up: bool) -> Point:
+        def __call__(self, spec: SimulationSpec, give_up: bool) -> SweepPoint:
             point = super().__call__(spec, give_up)
             return replace(point, holds=False, judged=spec.sessions > 3)
 
@@ -145,7 +145,7 @@ def test_replicas_need_a_session_each():
 
 def test_interrupted_is_said():
     class Tired(System):
-        def __call__(self, spec: SimulationSpec, give_up: bool) -> Point:
+        def __call__(self, spec: SimulationSpec, give_up: bool) -> SweepPoint:
             if len(self.runs) == 4:
                 raise KeyboardInterrupt
             return super().__call__(spec, give_up)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.drivers.wire_client import Plan
+from loadgen.drivers.wire_client import UserPlan
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
 from loadgen.users.script import State
@@ -24,7 +24,7 @@ from tests.unit.loadgen.drivers.scripted import (
 
 pytestmark = pytest.mark.unit
 
-ONE_TURN = Plan.even(1, pause_ns=0)
+ONE_TURN = UserPlan.even(1, pause_ns=0)
 # With no pause the first frame of the question is due at 20 ms, so it was captured from 0 on: voiced from 100
 # to 1100 ms.
 
@@ -77,14 +77,14 @@ def test_silence_alone_is_no_answer():
 
 
 def test_a_server_that_never_answers_is_a_timeout_not_a_hang():
-    run = Run(user(Plan.even(2, pause_ns=0, limit_ns=2000 * MS)), at({}), 20)
+    run = Run(user(UserPlan.even(2, pause_ns=0, limit_ns=2000 * MS)), at({}), 20)
     assert [turn.ended for turn in run.record.turns] == ["timeout", "timeout"]
     assert run.record.errors == {"timeout": 2}
     assert run.user.done
 
 
 def test_an_answer_that_stops_coming_is_given_up():
-    plan = Plan.even(1, pause_ns=0, limit_ns=2000 * MS)
+    plan = UserPlan.even(1, pause_ns=0, limit_ns=2000 * MS)
     script = {1500: [committed("u1"), created("r1")], 1600: [delta("r1", tone(300))]}
     run = Run(user(plan), at(script), 20)
     assert run.record.turns[0].ended == "timeout"
@@ -115,7 +115,7 @@ def test_a_dropped_connection_ends_the_turn_and_is_counted_once():
     assert who.record.turns[0].ended == "closed"
 
 
-INTERRUPTING = Plan.even(2, barge_in=1.0, pause_ns=0)
+INTERRUPTING = UserPlan.even(2, barge_in=1.0, pause_ns=0)
 
 
 class Interrupted:
@@ -200,7 +200,7 @@ def test_an_answer_that_the_user_heard_to_its_end_is_no_stop():
 
 def test_an_answer_too_short_to_interrupt_is_a_missed_barge_in():
     script = answer(audio=tone(250))
-    plan = Plan.even(2, barge_in=1.0, pause_ns=0, limit_ns=1000 * MS)
+    plan = UserPlan.even(2, barge_in=1.0, pause_ns=0, limit_ns=1000 * MS)
     run = Run(user(plan), at(script), 8)
     figures = measure([run.record], 1.0)["barge_in"]
     assert (figures["count"], figures["missed"]) == (0, 1)
@@ -208,7 +208,7 @@ def test_an_answer_too_short_to_interrupt_is_a_missed_barge_in():
 
 def test_a_server_that_ignores_the_interruption_is_seen():
     server = Interrupted(100_000)
-    plan = Plan.even(2, barge_in=1.0, pause_ns=0, limit_ns=3000 * MS)
+    plan = UserPlan.even(2, barge_in=1.0, pause_ns=0, limit_ns=3000 * MS)
 
     def stubborn(who, ms):
         if ms == 1600:
@@ -230,7 +230,7 @@ def test_unheard_audio_is_waste():
 
 
 def test_the_last_turn_is_not_interrupted_so_that_the_number_of_turns_is_exact():
-    run = Run(user(Plan.even(1, barge_in=1.0, pause_ns=0)), at(answer(audio=tone(3000))), 12)
+    run = Run(user(UserPlan.even(1, barge_in=1.0, pause_ns=0)), at(answer(audio=tone(3000))), 12)
     assert run.record.barge_ins == []
     assert len(run.record.turns) == 1
 
@@ -268,7 +268,7 @@ def test_an_answer_before_the_question_ended_is_not_a_first_audio_figure():
     assert figures["answered_early"] == 1
 
 
-NODDING = Plan.even(1, backchannel=1.0, pause_ns=0)
+NODDING = UserPlan.even(1, backchannel=1.0, pause_ns=0)
 
 
 def test_a_backchannel_that_does_not_stop_the_answer_survives():
@@ -293,7 +293,7 @@ def test_a_backchannel_that_stops_the_answer_is_a_cut():
     assert measure([run.record], 1.0)["backchannels"]["cut"] == 1
 
 
-WITH_ACKS = Plan.even(1, pause_ns=0, playback=True)
+WITH_ACKS = UserPlan.even(1, pause_ns=0, playback=True)
 
 
 def test_acks_come_at_the_start_each_interval_and_at_the_end():
@@ -321,7 +321,7 @@ def test_running_dry_is_acknowledged_at_once():
 
 def test_a_cleared_buffer_gets_a_final_ack_and_no_truncate():
     cleared = {"type": "output_audio_buffer.cleared", "response_id": "r1"}
-    plan = Plan.even(2, barge_in=1.0, pause_ns=0, playback=True)
+    plan = UserPlan.even(2, barge_in=1.0, pause_ns=0, playback=True)
     server = Interrupted(250, fence=[cleared, done("r1", "cancelled"), SPEECH_STARTED])
     run = Run(user(plan), server, 12)
     assert run.of("conversation.item.truncate") == []
@@ -345,7 +345,7 @@ def test_a_duck_pauses_without_an_underrun_and_play_goes_on_where_it_stopped():
 
 def test_the_duck_of_an_interruption_is_timed():
     mute = {"type": "playback.mute", "response_id": "r1", "epoch": 1, "reversible": True}
-    plan = Plan.even(2, barge_in=1.0, pause_ns=0, playback=True)
+    plan = UserPlan.even(2, barge_in=1.0, pause_ns=0, playback=True)
     cut = Interrupted(700)
 
     def server(who, ms):

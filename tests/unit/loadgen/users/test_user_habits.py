@@ -9,32 +9,32 @@ from itertools import pairwise
 
 import pytest
 
-from loadgen.drivers.utterances import Pace, Spelled
+from loadgen.drivers.utterances import Spelled, TokenPace
 from loadgen.measure import measure
 from loadgen.records import ResponseIds
 from loadgen.users import events
-from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, Utterance
-from loadgen.users.listener import Client
+from loadgen.users.intents import Acknowledge, Drop, HangUp, Intent, Kind, Say, ScriptedUtterance
+from loadgen.users.listener import ClientTiming
 from loadgen.users.script import NEVER, DrawnScript, Script, State, TracedScript
 from loadgen.users.user import VirtualUser
-from session_server.simulation.spec import Span, Workload
+from session_server.simulation.spec import Distribution, Workload
 from session_server.simulation.trace import TraceSession, TraceTurn
 from session_server.types.audio import NS_PER_MS as MS, NS_PER_S as S, OUTPUT_RATE
 
 pytestmark = pytest.mark.unit
 
 STEADY = Workload(
-    speech_s=Span(1.0, kind="constant"),
-    barge_speech_s=Span(1.0, kind="constant"),
-    think_least_s=Span(1.0, kind="constant"),
-    think_s=Span(0.0, kind="constant"),
-    opening_s=Span(0.5, kind="constant"),
-    answer_tokens=Span(100.0, kind="constant"),
+    speech_s=Distribution(1.0, kind="constant"),
+    barge_speech_s=Distribution(1.0, kind="constant"),
+    think_least_s=Distribution(1.0, kind="constant"),
+    think_s=Distribution(0.0, kind="constant"),
+    opening_s=Distribution(0.5, kind="constant"),
+    answer_tokens=Distribution(100.0, kind="constant"),
     barge_in=0.0,
     turns=0.0,
 )
 """Ten seconds of answer to each second of question."""
-PACE = Pace(0.1, 0.0)
+PACE = TokenPace(0.1, 0.0)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class World:
     seed: int = 1
     acks: bool = True
     script: Script | None = None
-    said: list[tuple[int, Utterance]] = field(default_factory=list)
+    said: list[tuple[int, ScriptedUtterance]] = field(default_factory=list)
     done: list[tuple[int, Intent]] = field(default_factory=list)
     acked: list[tuple[int, Acknowledge]] = field(default_factory=list)
     now: int = 0
@@ -54,7 +54,7 @@ class World:
         rng = random.Random(self.seed)
         lines = Spelled(self.workload, PACE, rng)
         script = self.script or DrawnScript(self.workload, lines, rng)
-        client = Client(0, 0, 200 * MS if self.acks else 0)
+        client = ClientTiming(0, 0, 200 * MS if self.acks else 0)
         self.user = VirtualUser(0, script, client, ResponseIds(), 0)
         self.lines = lines
         self.coming: list[tuple[int, int, events.UserEvent]] = []
@@ -159,7 +159,7 @@ def test_a_noise_that_stops_the_answer_is_to_blame() -> None:
 
 def test_a_noise_that_is_taken_for_a_turn_is_noticed() -> None:
     world = World(
-        replace(STEADY, false_start_per_min=60.0, think_least_s=Span(30.0, kind="constant"))
+        replace(STEADY, false_start_per_min=60.0, think_least_s=Distribution(30.0, kind="constant"))
     )
     while world.user.state is not State.PAUSING or not world.user.record.turns:
         world.run(0.1)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from session_server.transports.base import Player
+from session_server.transports.base import PlayoutTransport
 from session_server.transports.webrtc.limits import WebRtcLimits
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
@@ -104,4 +104,4 @@ async def test_without_a_channel_nothing_waits_and_followers_hear_all():
 
 @pytest.mark.asyncio
 async def test_it_is_a_player():
-    assert isinstance(made(), Player)
+    assert isinstance(made(), PlayoutTransport)

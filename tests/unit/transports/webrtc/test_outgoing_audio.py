@@ -11,7 +11,7 @@ import pytest
 
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.outgoing_audio import DirectAudio
-from session_server.transports.webrtc.playout import Frame, Playout
+from session_server.transports.webrtc.playout import Playout, PlayoutFrame
 from session_server.transports.webrtc.ticker import Ticker
 from session_server.types.audio import OUTPUT_RATE
 
@@ -68,7 +68,7 @@ class Wire:
 class Sending:
     def __init__(self) -> None:
         self.wire, self.encoder, self.playout = Wire(), Encoder(), Playout()
-        self.left: list[tuple[Frame, float]] = []
+        self.left: list[tuple[PlayoutFrame, float]] = []
         self.faults: list[Exception] = []
         self.ticker = Ticker(asyncio.get_running_loop())
         self.audio = DirectAudio(

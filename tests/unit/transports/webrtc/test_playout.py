@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from session_server.transports.webrtc.playout import FRAME_SAMPLES, SETTLE_FRAMES, Frame, Playout
+from session_server.transports.webrtc.playout import (
+    FRAME_SAMPLES,
+    SETTLE_FRAMES,
+    Playout,
+    PlayoutFrame,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -15,7 +20,7 @@ def pcm(frames: float, value: int = 1) -> bytes:
     return value.to_bytes(2, "little") * int(frames * FRAME_SAMPLES)
 
 
-def take(playout: Playout, count: int) -> list[Frame]:
+def take(playout: Playout, count: int) -> list[PlayoutFrame]:
     return [playout.take() for _ in range(count)]
 
 

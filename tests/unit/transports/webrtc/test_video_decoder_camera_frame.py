@@ -13,7 +13,7 @@ from PIL import Image
 from session_server.transports.webrtc import video_decoder as camera_frame
 from session_server.transports.webrtc.video_decoder import LONGEST_SIDE, TrackFrame, fitted
 from session_server.types.errors import BadPicture
-from session_server.video.frame_gate import EncodedFrame, grid
+from session_server.video.frame_gate import EncodedPicture, grid
 from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH
 
 pytestmark = pytest.mark.unit
@@ -42,7 +42,7 @@ def test_the_grid_is_that_of_the_same_picture_as_a_jpeg(size: tuple[int, int]):
     assert ours.dtype == np.int16
     file = io.BytesIO()
     Image.fromarray(made).save(file, "JPEG", quality=95)
-    theirs = EncodedFrame(file.getvalue(), 10_000_000).luma()
+    theirs = EncodedPicture(file.getvalue(), 10_000_000).luma()
     assert np.abs(ours - theirs).mean() < 3, "the two ways of a camera are compared with one gate"
 
 
@@ -61,7 +61,7 @@ def test_the_jpeg_shows_the_picture_in_its_colours(size: tuple[int, int]):
     assert (jpeg.format, jpeg.size) == ("JPEG", size)
     error = np.abs(np.asarray(jpeg.convert("RGB")).astype(int) - made).mean()
     assert error < 6
-    back = EncodedFrame(TrackFrame(filmed(made), grid).encoded(), 10_000_000).luma()
+    back = EncodedPicture(TrackFrame(filmed(made), grid).encoded(), 10_000_000).luma()
     assert np.abs(back - TrackFrame(filmed(made), grid).luma()).mean() < 3
 
 
