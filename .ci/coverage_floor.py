@@ -8,9 +8,11 @@ import sys
 from coverage import Coverage
 
 FLOORS = {
+    "session_server/types/*": 96.0,
     "session_server/core/*": 96.0,
     "session_server/scheduler/*": 96.0,
     "session_server/protocol/*": 96.0,
+    "session_server/duplex/core/*": 96.0,
     "*": 80.0,
 }
 
@@ -20,6 +22,7 @@ def main() -> int:
     coverage.load()
     failed = False
     for pattern, floor in FLOORS.items():
+        # raises NoDataError where a pattern names no file: a guard of nothing is no guard
         percent = coverage.report(include=[f"*/{pattern}"], file=io.StringIO())
         verdict = "ok" if percent >= floor else "TOO LOW"
         failed |= percent < floor

@@ -21,13 +21,13 @@ from session_server.protocol.client_secrets import client_secret_body, parse_cli
 from session_server.protocol.session_config import SessionRules
 from session_server.protocol.values import JsonObject, read_json
 from session_server.session.registry import Connection, SessionRegistry
+from session_server.session.services import random_id
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.websocket import (
     WebSocketLimits,
     serve_websocket,
     websocket_response,
 )
-from session_server.types.ids import random_id
 
 Join = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers a request to join a call."""

@@ -34,10 +34,11 @@ from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import VideoOffer, Vision, parse_extensions
 from session_server.protocol.values import JsonObject
 from session_server.recording.recorder import Recorder
+from session_server.session.services import random_id
 from session_server.session.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox, TalkingEndpoint
 from session_server.types.errors import ConfigError
-from session_server.types.ids import NewId, random_id
+from session_server.types.ids import NewId
 
 _MAX_NAME = 256
 

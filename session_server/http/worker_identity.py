@@ -15,8 +15,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from session_server.session.services import random_id
 from session_server.types.errors import ConfigError
-from session_server.types.ids import random_id
 
 _CALL = "rtc"
 

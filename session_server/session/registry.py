@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from session_server.host.messages import ToSession
+from session_server.session.services import random_id
 from session_server.transports.base import Endpoint, Outbox
-from session_server.types.ids import NewId, random_id
+from session_server.types.ids import NewId
 
 
 class Refusal(enum.Enum):

@@ -1,13 +1,15 @@
-"""How far cameras give way to the event loop: what they may take of the rate that their sessions ask for.
+"""What every session of a server shares: services, fresh ids, the share of the loop for cameras.
 
-Sound goes over the loop. When it runs late, cameras get half, and half of that again for each `PERIOD_NS` in which it ran late once
-more; for each period in which it did not, they get twice as much, up to all. Nanoseconds of the caller's clock.
+Sound goes over the event loop. When it runs late, cameras get half of the rate that their sessions ask for, and half
+of that again for each `PERIOD_NS` in which it ran late once more; for each period in which it did not, they get twice
+as much, up to all.
 
-What every session of a server shares. `post` hands a message to the engine host.
+Units: nanoseconds of the caller's clock.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,12 +23,17 @@ from session_server.process.threads import SideThread
 from session_server.protocol.session_config import SessionRules
 from session_server.recording.recorder import Recorder
 from session_server.types.audio import NS_PER_S
-from session_server.types.ids import NewId
+from session_server.types.ids import ID_BYTES, NewId, id_of
 
 LATE_S = 0.020
 PERIOD_NS = NS_PER_S
 LEAST = 1 / 64
 """Of the fastest rate that a client may choose: less than the slowest."""
+
+
+def random_id(prefix: str) -> str:
+    """A fresh id, unguessable. One draw for all characters: every event on the wire has an id."""
+    return id_of(prefix, int.from_bytes(secrets.token_bytes(ID_BYTES), "big"))
 
 
 class LoopLoad:
@@ -50,7 +57,7 @@ class LoopLoad:
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
-    """See the module docstring."""
+    """`post` hands a message to the engine host."""
 
     rules: SessionRules
     params: CoreParams

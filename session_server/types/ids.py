@@ -1,12 +1,11 @@
 """Identifiers: `resp_`, `item_`, ... and 24 random characters, as the Realtime protocol shapes them.
 
 Pure code never draws an id itself: it is given a `NewId`, so that the same events give the same ids
-in a simulation or a replay.
+in a simulation or a replay. Random ones are `session.services.random_id`.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 
 NewId = Callable[[str], str]
@@ -14,13 +13,12 @@ NewId = Callable[[str], str]
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH = 24
-_BYTES = 24
+ID_BYTES = 24
 """49 bits more than the characters take, so that all ids are equally likely for any purpose."""
 
 
-def random_id(prefix: str) -> str:
-    """A fresh id, unguessable (about 143 bits). One draw for all characters: every event on the wire has an id."""
-    number = int.from_bytes(secrets.token_bytes(_BYTES), "big")
+def id_of(prefix: str, number: int) -> str:
+    """The id that a number of ID_BYTES bytes stands for; about 143 of its bits show."""
     characters = []
     for _ in range(_LENGTH):
         number, index = divmod(number, len(_ALPHABET))

@@ -23,10 +23,9 @@ from session_server.protocol.extensions import MIN_FPS, Video, Vision
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.camera_feed import CameraFeed
 from session_server.session.input_timeline import InputTimeline
-from session_server.session.services import SessionServices
+from session_server.session.services import SessionServices, random_id
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault
-from session_server.types.ids import random_id
 from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH, LumaGrid
 
 pytestmark = pytest.mark.unit
