@@ -15,6 +15,7 @@ a perfect clock, on the client's own clock. What `--loss` and `--jitter-ms` add 
 
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -246,3 +247,30 @@ def section(calls: Sequence[CallFigures], records: Iterable[UserRecord]) -> dict
         "buffer_ms": spread((call.depth_ns for call in calls), (50, 100)),
         "fence_to_silent_ms": spread((max(0, stop) for stop in stops), (50, 95)),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class BadNetwork:
+    """A bad network on purpose: what is lost, how late the rest is. Nothing is wrong with the default one."""
+
+    loss: float = 0.0
+    jitter_ms: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.loss or self.jitter_ms)
+
+    def fate(self, rng: random.Random) -> int | None:
+        """Nanoseconds by which the next packet is late; None: it is lost."""
+        if self.loss and rng.random() < self.loss:
+            return None
+        if not self.jitter_ms:
+            return 0
+        return int(rng.random() * 2 * self.jitter_ms * NS_PER_MS)
+
+    def told(self) -> str:
+        """For the report."""
+        if not self:
+            return "real sockets, nothing added"
+        return (
+            f"real sockets; of RTP both ways {self.loss:.1%} lost, {self.jitter_ms:g} ms of jitter"
+        )

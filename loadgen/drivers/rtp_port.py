@@ -24,37 +24,9 @@ import pylibsrtp
 from aiortc import MediaStreamTrack, RTCPeerConnection
 from aiortc.rtcrtpreceiver import StreamStatistics
 
-from loadgen.call_reception import FRAME_TICKS, RTP_CLOCK, Arrivals
+from loadgen.call_reception import FRAME_TICKS, RTP_CLOCK, Arrivals, BadNetwork
 from session_server.process.clock import Clock
-from session_server.types.audio import NS_PER_MS, NS_PER_S
-
-
-@dataclass(frozen=True, slots=True)
-class BadNetwork:
-    """Nothing is wrong with the default one."""
-
-    loss: float = 0.0
-    jitter_ms: float = 0.0
-
-    def __bool__(self) -> bool:
-        return bool(self.loss or self.jitter_ms)
-
-    def fate(self, rng: random.Random) -> int | None:
-        """Nanoseconds by which the next packet is late; None: it is lost."""
-        if self.loss and rng.random() < self.loss:
-            return None
-        if not self.jitter_ms:
-            return 0
-        return int(rng.random() * 2 * self.jitter_ms * NS_PER_MS)
-
-    def told(self) -> str:
-        """For the report."""
-        if not self:
-            return "real sockets, nothing added"
-        return (
-            f"real sockets; of RTP both ways {self.loss:.1%} lost, {self.jitter_ms:g} ms of jitter"
-        )
-
+from session_server.types.audio import NS_PER_S
 
 STATISTICS = "_RTCRtpReceiver__remote_streams"
 _HEADER = struct.Struct("!BBHLL")

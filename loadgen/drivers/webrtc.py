@@ -15,12 +15,12 @@ import aiohttp
 import msgspec
 from aiortc import RTCConfiguration, RTCDataChannel, RTCPeerConnection
 
-from loadgen.call_reception import CallFigures
+from loadgen.call_reception import BadNetwork, CallFigures
 from loadgen.drivers.camera_feed import filming
 from loadgen.drivers.load_run import OPEN_S, LoadOutcome, LoadPlan, LoadRun, refusal
 from loadgen.drivers.opus import OpusBook, OpusLoudness
 from loadgen.drivers.rtc_client import RtcClient
-from loadgen.drivers.rtp_port import BadNetwork, RtpPort, SilentTrack
+from loadgen.drivers.rtp_port import RtpPort, SilentTrack
 from loadgen.drivers.signalling import (
     CHANNEL,
     CallRefused,

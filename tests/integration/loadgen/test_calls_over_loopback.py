@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from loadgen.call_reception import BadNetwork
 from loadgen.drivers import webrtc as driver_webrtc
 from loadgen.drivers.load_run import LoadOutcome, LoadPlan, RunFailed
-from loadgen.drivers.rtp_port import BadNetwork
 from loadgen.drivers.webrtc import RtcDriver
 from loadgen.drivers.wire_client import UserPlan
 from loadgen.lab.report import build

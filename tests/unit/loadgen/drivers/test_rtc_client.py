@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from loadgen.call_reception import FRAME_TICKS
-from loadgen.drivers.rtp_port import BadNetwork
+from loadgen.call_reception import FRAME_TICKS, BadNetwork
 from loadgen.drivers.wire_client import UserPlan
 from loadgen.users.player import QUANTUM
 from loadgen.users.script import State

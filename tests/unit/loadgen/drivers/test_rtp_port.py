@@ -12,8 +12,8 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from aiortc.rtcdtlstransport import RTCDtlsTransport
 from aiortc.rtcrtpreceiver import RTCRtpReceiver
 
-from loadgen.call_reception import FRAME_NS, FRAME_TICKS, Arrivals, CallFigures, section
-from loadgen.drivers.rtp_port import STATISTICS, BadNetwork, RtpPort, SilentTrack
+from loadgen.call_reception import FRAME_NS, FRAME_TICKS, Arrivals, BadNetwork, CallFigures, section
+from loadgen.drivers.rtp_port import STATISTICS, RtpPort, SilentTrack
 from loadgen.records import Turn, UserRecord
 from session_server.process.clock import VirtualClock
 
