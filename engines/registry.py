@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.base import SteppedEngine
-from engines.duplex.base import DuplexEngine
+from engines.duplex_engine import DuplexEngine
 from engines.model_store.store import ModelStore
 from engines.streaming import StreamingEngine
 from session_server.types.errors import ConfigError

@@ -2,7 +2,7 @@
 
 A conversation is told by its frames, in the order in which it heard and said them: running alone is the measure.
 
-The rules of `engines.duplex.base`, each as a check of one engine: `for check in CHECKS: check(kit)`.
+The rules of `engines.duplex_engine`, each as a check of one engine: `for check in CHECKS: check(kit)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine
+from engines.duplex_engine import AssistantFrame, DuplexConfig, DuplexEngine
 
 Frames = Sequence[bytes | None]
 """What one user says; None: it never came."""

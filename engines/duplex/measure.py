@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from engines.duplex.base import DuplexConfig, DuplexEngine
+from engines.duplex_engine import DuplexConfig, DuplexEngine
 from engines.model_store.store import ModelStore
 from engines.registry import duplex_factory
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from engines.duplex.base import (
+from engines.duplex.options import MoshiOptions
+from engines.duplex_engine import (
     FULL_SCALE,
     Activity,
     AssistantFrame,
@@ -30,7 +31,6 @@ from engines.duplex.base import (
     TextPieces,
     level_dbfs,
 )
-from engines.duplex.options import MoshiOptions
 from engines.model_store.store import ModelStore
 from engines.options import by_type
 from session_server.types.errors import EngineFault, ModelsMissing

@@ -12,7 +12,7 @@ Instructions that come later hold from the next answer on.
 
 Answer number n of a conversation sounds as `engines.sim.wave` has it for `answer_name(instructions, n)` in frames, so a test finds every
 sample that is lost, repeated or another's. `owns_turns: false` leaves the tokens out: the floor is then judged by
-`engines.duplex.base`, as for a model that has none. `reads_instructions: false`: a model that is told nothing. The price of a tick is slept with `real_time`.
+`engines.duplex_engine`, as for a model that has none. `reads_instructions: false`: a model that is told nothing. The price of a tick is slept with `real_time`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Annotated
 
 import numpy as np
 
-from engines.duplex.base import (
+from engines.duplex_engine import (
     FULL_SCALE,
     LOUD_DBFS,
     Activity,

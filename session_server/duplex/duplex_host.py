@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, assert_never
 
-from engines.duplex.base import AssistantFrame, DuplexConfig, TurnAction
+from engines.duplex_engine import AssistantFrame, DuplexConfig, TurnAction
 from engines.graph import DuplexSpec
 from engines.model_store.store import ModelStore
 from session_server.duplex.core.slots import (
@@ -33,10 +33,10 @@ from session_server.duplex.core.slots import (
     SeatState,
     SitDown,
 )
-from session_server.duplex.core.ticks import is_quiet
 from session_server.duplex.engine_keeper import STAGE, DuplexKeeper, Told, count_tick
 from session_server.duplex.engines import engine_maker
 from session_server.duplex.tick_loop import DuplexClock, DuplexSeat, Ticked
+from session_server.duplex.ticks import is_quiet
 from session_server.duplex.transcription import DuplexWords
 from session_server.host.messages import (
     CancelWork,

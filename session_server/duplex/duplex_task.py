@@ -20,7 +20,7 @@ from typing import cast
 
 import msgspec
 
-from engines.duplex.base import DuplexCapabilities
+from engines.duplex_engine import DuplexCapabilities
 from session_server.audio.formats import FirResampler, Int16, decode_samples
 from session_server.audio.vad import VoiceActivity
 from session_server.core import actions

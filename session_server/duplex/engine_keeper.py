@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from engines.duplex.base import DuplexEngine
+from engines.duplex_engine import DuplexEngine
 from engines.graph import DuplexSpec
 from session_server.duplex.core.slots import SeatState
 from session_server.duplex.tick_loop import (

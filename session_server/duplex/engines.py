@@ -1,6 +1,6 @@
 """A duplex engine whose model is in a process of its own: `placement: process`.
 
-Keeps the contract of `engines.duplex.base` by sending each call to the process and waiting for its answer; saved states come back
+Keeps the contract of `engines.duplex_engine` by sending each call to the process and waiting for its answer; saved states come back
 here, and so outlive the process. One that ends by itself (killed, out of memory, a crash in native code) is an EngineFault of the call
 under way, or of the next.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
+from engines.duplex_engine import AssistantFrame, DuplexCapabilities, DuplexConfig, DuplexEngine
 from engines.graph import PROCESS, DuplexSpec
 from engines.model_store.store import ModelStore
 from engines.options import wrong_option

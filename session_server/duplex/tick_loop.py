@@ -25,8 +25,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine
-from session_server.duplex.core.ticks import MAX_BEHIND, TickSchedule, UserFrames
+from engines.duplex_engine import AssistantFrame, DuplexConfig, DuplexEngine
+from session_server.duplex.ticks import MAX_BEHIND, TickSchedule, UserFrames
 from session_server.host.stages.stage_worker import describe
 from session_server.process.clock import Clock
 from session_server.types.audio import Value

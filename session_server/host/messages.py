@@ -268,7 +268,7 @@ class Failed(Message, frozen=True, tag=True):
 
 class DuplexFrame(Message, frozen=True, tag=True):
     """What a duplex model said in one tick, s16le at OUTPUT_RATE. `epoch`: of the default lane, when the tick began;
-    `actions`: about the floor, by name (`engines.duplex.base.TurnAction`)."""
+    `actions`: about the floor, by name (`engines.duplex_engine.TurnAction`)."""
 
     epoch: int
     pcm: bytes

@@ -1,7 +1,7 @@
 """What a duplex model brings to its session: one event for each tick, and its loss.
 
 `epoch` is the default lane's, as the host knew it when the tick began: what was made before a fence is stale. Actions are
-those of `engines.duplex.base.TurnAction`, by name.
+those of `engines.duplex_engine.TurnAction`, by name.
 
 Where the user spoke, by voice activity alone: for duplex models that do not tell. Decides nothing but what to write down.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engines.conformance.duplex import CHECKS, Check, DuplexKit
-from engines.duplex.base import DuplexConfig, DuplexEngine
+from engines.duplex_engine import DuplexConfig, DuplexEngine
 from engines.graph import PROCESS, DuplexSpec
 from engines.model_store.store import ModelStore
 from session_server.duplex.engines import DuplexProcess, engine_maker

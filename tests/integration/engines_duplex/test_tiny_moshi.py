@@ -23,9 +23,9 @@ from engines.conformance.duplex import (  # noqa: E402  # noqa: E402
     user_frames,
 )
 from engines.duplex import moshi_batch as moshi_state, tiny  # noqa: E402
-from engines.duplex.base import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction  # noqa: E402
 from engines.duplex.moshi import MoshiEngine, create  # noqa: E402
 from engines.duplex.moshi_batch import MoshiBatch, Spoken  # noqa: E402
+from engines.duplex_engine import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction  # noqa: E402
 from engines.model_store.store import ModelStore  # noqa: E402
 from session_server.types.errors import EngineFault, ModelsMissing  # noqa: E402
 

@@ -179,7 +179,7 @@ time.sleep(3600)
 DUPLEX_SERVER = """
 import threading, time
 from pathlib import Path
-from engines.duplex.base import DuplexConfig
+from engines.duplex_engine import DuplexConfig
 from engines.graph import PROCESS, DuplexSpec
 from engines.model_store.store import ModelStore
 from session_server.duplex.engines import engine_maker
@@ -223,7 +223,7 @@ def test_a_server_that_is_killed_leaves_no_process_in_a_long_step_and_no_shared_
 
 LOCKED_SERVER = """
 from tests.integration.http.test_engine_process import HoldsTheLock
-from engines.duplex.base import DuplexCapabilities
+from engines.duplex_engine import DuplexCapabilities
 from session_server.duplex.engines import DuplexProcess
 DuplexProcess(HoldsTheLock, DuplexCapabilities(24_000, 480, 1)).load()
 """

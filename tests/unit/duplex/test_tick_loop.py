@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
+from engines.duplex_engine import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
 from engines.sim.duplex import DuplexOptions, SimDuplex
-from session_server.duplex.core.ticks import MAX_BEHIND, TickSchedule
 from session_server.duplex.tick_loop import (
     Crashed,
     DuplexClock,
@@ -19,6 +18,7 @@ from session_server.duplex.tick_loop import (
     Report,
     Ticked,
 )
+from session_server.duplex.ticks import MAX_BEHIND, TickSchedule
 from session_server.process.clock import MonotonicClock
 from session_server.types.errors import ModelsMissing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from unittest.mock import patch
 
 import pytest
 
@@ -105,9 +106,12 @@ def test_an_unknown_engine_names_the_known_ones(tmp_path):
 
 
 def test_an_engine_whose_package_is_absent_says_so():
-    extra = {"odd.engine": "engines.no_such_family:create"}
-    with pytest.raises(ConfigError, match=r"odd\.engine needs a package"):
-        factory("odd.engine", extra)
+    known = {"odd.engine": "engines.no_such_family:create"}
+    with (
+        patch("engines.registry.ENGINES", known),
+        pytest.raises(ConfigError, match=r"odd\.engine needs a package"),
+    ):
+        factory("odd.engine")
 
 
 def test_a_number_too_long_to_print_is_refused_by_its_key():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engines.conformance.duplex import CHECKS, Check, DuplexKit
-from engines.duplex.base import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
+from engines.duplex_engine import AssistantFrame, DuplexConfig, DuplexEngine, TurnAction
 from engines.model_store.store import ModelStore
 from engines.registry import DUPLEX, duplex_factory
 from engines.sim.duplex import DuplexOptions, SimDuplex, answer_name

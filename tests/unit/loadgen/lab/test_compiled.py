@@ -22,9 +22,10 @@ FEW = ("session_server/core/playback_ledger.py", "loadgen/users/player.py")
 """Few imports, so that they are compiled in seconds."""
 _REPORT = """
 import sys
-from loadgen.lab.simulation import SimulationSpec, simulate
-from session_server.core import playback
-assert playback.__file__.endswith((".so", ".pyd")), playback.__file__
+from loadgen.lab.simulation import simulate
+from session_server.simulation.spec import SimulationSpec
+from session_server.core import playback_ledger
+assert playback_ledger.__file__.endswith((".so", ".pyd")), playback_ledger.__file__
 sys.stdout.write(simulate(SimulationSpec(sessions=3, seconds=25.0, warm_up_s=5.0)).to_json())
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engines.duplex.base import Activity, TextPieces, TurnAction, level_dbfs
+from engines.duplex_engine import Activity, TextPieces, TurnAction, level_dbfs
 
 pytestmark = pytest.mark.unit
 

@@ -27,7 +27,7 @@ Rules that every engine keeps, and `engines.conformance.duplex` checks:
 * `tick` fails as a whole: whoever called closes the engine and loads it again. All conversations are then lost.
 
 Who has the floor is the model's own decision. It says so by `TurnAction`s; audio counts as an answer only between
-TAKE and YIELD or GIVE_WAY. A model without such tokens is judged by what it says (`engines.duplex.base`).
+TAKE and YIELD or GIVE_WAY. A model without such tokens is judged by what it says (`engines.duplex_engine`).
 Audio is s16le mono at `rate`, frames of `frame_samples`.
 
 Which slots of a duplex engine are joined, with what each engine keeps of a conversation beside its tensors.

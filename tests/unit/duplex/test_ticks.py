@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.duplex.core.ticks import WINDOW_TICKS, UserFrames, is_quiet
+from session_server.duplex.ticks import WINDOW_TICKS, UserFrames, is_quiet
 
 pytestmark = pytest.mark.unit
 
