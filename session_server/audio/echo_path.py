@@ -1,14 +1,13 @@
-"""How long the way speaker - room - microphone is, and whether there is one at all.
+"""The echo path from speaker to microphone: its delay, and its gain in each band.
 
-Owns the running cross-correlation of microphone and far end over every delay of the window, and the delay
-that stands out. Correlations are of whitened spectra (phase transform), in standard deviations of what
-unrelated signals give: those reach 5 among ten thousand delays, echoes 7 to 50. Lags are samples, counted
-back from the newest far-end sample (see `echo_spectra`).
+Owns the running cross-correlation of microphone and far end over every delay of the window, the
+delay that stands out, the gain of the path in each band, and the choice of a reverberation time.
+Correlations are of whitened spectra (phase transform), in standard deviations of what unrelated
+signals give: those reach 5 among ten thousand delays, echoes 7 to 50. Gains and reverberation are
+learned from frames that were echo and nothing else; sound louder than its echo is speech.
 
-How loud the echo of what is playing must be, band by band: what is louder is someone speaking.
-
-Owns the gain of the echo path in each band and the choice of a reverberation time; both are learned from
-frames that were echo and nothing else. Powers are of one windowed frame at int16 scale.
+Units: lags are samples, counted back from the newest far-end sample (see `echo_reference`); powers
+are of one windowed frame at int16 scale.
 """
 
 from __future__ import annotations

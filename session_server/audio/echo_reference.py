@@ -1,18 +1,17 @@
-"""What the listener should be hearing, on the session's clock: the far end of the echo guard.
+"""The far end of the echo guard: the sent audio and its spectra, on the session's clock.
 
-Owns the sent audio at INPUT_RATE, placed by the time at which it is expected to sound. Positions are
-samples at INPUT_RATE since the clock's origin (`to_position`). Invariants: pieces are in order and do not
-overlap (a later call wins); audio older than the guard's window is dropped by `forget_before`, what is LONGEST_SAMPLES
-before the end in any case.
+Owns the sent audio at INPUT_RATE, placed by the time at which it is expected to sound, and the
+history of far-end spectra over the window of possible delays. Audio is resampled when it is read:
+while the user is silent during an answer, none of it is read.
+Both signals advance by FRAME_SAMPLES a frame. "Newest" is AHEAD frames past the microphone's frame,
+since an echo may come before the ledger expects it.
 
-Audio is resampled when somebody reads it, not before: while nobody speaks to the answer nothing of it is looked at, and it
-goes as it came.
+Invariants: pieces are in order and do not overlap (a later call wins); `forget_before` drops audio
+older than the guard's window, and audio LONGEST_SAMPLES before the end goes in any case.
 
-The echo guard's views of far end and microphone, frame by frame.
-
-Owns the history of far-end spectra over the window of possible delays. Both signals advance by FRAME_SAMPLES
-a frame. "Newest" is AHEAD frames past the microphone's frame, since an echo may come before the ledger
-expects it. Index 0 is the newest; block p ends p frames, band row j ends j hops (half a frame) before it.
+Units: positions are samples at INPUT_RATE since the clock's origin (`to_position`). Spectra are
+counted from the newest, index 0: block p ends p frames before it, band row j ends j hops (half a
+frame) before it.
 """
 
 from __future__ import annotations

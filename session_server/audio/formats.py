@@ -1,26 +1,23 @@
-"""Samples of the wire's audio formats, and G.711 companding.
+"""Audio formats of the wire: G.711 companding, resampling, decoding and encoding.
 
-Owns the two G.711 laws as lookup tables; no state.
-Linear samples are int16 at the format's own rate. The tables follow ITU-T G.711 (tables 1a, 1b, 2a, 2b):
-decision values on the 13-bit (A-law) and 14-bit (mu-law) grids, output values scaled to 16 bits.
+Owns the two G.711 laws as lookup tables, the filter design of resampling by a rational factor
+(linear-phase FIR), and per stream the resampler's history and the odd byte between appends. The
+decoder goes from the client's bytes to the session's input time line, the encoder from the
+session's output to the client's format. PCM passes through untouched.
 
-Resampling by a rational factor with a linear-phase FIR.
+Invariants: output sample m of the resampler lies at input time m * in_rate / out_rate (no shift, no
+drift), and the result is bit for bit the same for every chunking, since taps are integers / 2**16
+and sums of int16 products are exact in float64. The only delay is that the last `latency_s` of the
+input are not out yet; for G.711 output the last 2-3 ms stay inside the filter until `last`. After
+N client samples the decoder has given between N * 16000 / rate - latency_samples and
+N * 16000 / rate samples (one more at most after a flush), however the bytes were cut. The encoder's
+client sample m lies at output time m / rate.
 
-Owns the filter design and one stream's history. Invariants: output sample m lies at input time
-m * in_rate / out_rate (no shift, no drift), whatever the chunks; the result is bit for bit the same for
-every chunking, since taps are integers / 2**16 and sums of int16 products are exact in float64.
-The only delay is that the last `latency_s` of the input are not out yet. Samples are int16.
+Units: samples are int16; decoded ones at INPUT_RATE, output s16le at OUTPUT_RATE, and linear
+samples of G.711 at the format's own rate.
 
-From the client's bytes to the session's input time line.
-
-Owns the odd byte between appends, G.711 expansion and the resampler's state. Output is int16 at
-INPUT_RATE. Invariant: after N client samples between N * 16000 / rate - latency_samples and
-N * 16000 / rate samples have come out (one more at most after a flush), however the bytes were cut.
-
-From the session's output (s16le at OUTPUT_RATE) to the client's format.
-
-Owns the resampler's state of one response's stream. PCM passes through untouched; for G.711 the last
-2-3 ms stay inside the filter until `last`. Client sample m lies at output time m / rate: no shift.
+Source: ITU-T G.711, tables 1a, 1b, 2a and 2b: decision values on the 13-bit (A-law) and 14-bit
+(mu-law) grids, output values scaled to 16 bits.
 """
 
 from __future__ import annotations

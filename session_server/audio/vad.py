@@ -1,9 +1,9 @@
-"""Fixed frames out of a stream of any chunks.
+"""Voice activity detection: the detector's contract, and the fixed frames that it judges.
 
-Owns the incomplete frame. Positions are samples of the stream at INPUT_RATE; frame k covers
-[k * FRAME_SAMPLES, (k + 1) * FRAME_SAMPLES) counted from the last `reset`'s position.
+Owns the incomplete frame of a stream that comes in chunks of any size.
 
-What the session asks of a voice activity detector.
+Units: positions are samples of the stream at INPUT_RATE; frame k covers
+[k * FRAME_SAMPLES, (k + 1) * FRAME_SAMPLES), counted from the position of the last `reset`.
 """
 
 from __future__ import annotations

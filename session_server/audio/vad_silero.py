@@ -1,11 +1,10 @@
-"""ONNX Runtime sessions as the audio path wants them: one thread, no spinning.
+"""Silero VAD v6, the default detector, on ONNX Runtime with one thread that does not spin.
 
-A spinning pool on a busy two-core machine slows everything beside it by a factor of ten.
+All sessions share one model; each session owns its recurrent state and the 64 samples before the
+frame, which the network also reads. A spinning thread pool on a busy two-core machine slows
+everything beside it by a factor of ten.
 
-Silero VAD v6: the default detector.
-
-One model is shared by all sessions; each session owns its recurrent state and the 64 samples before the
-frame, which the network also reads. Frames are FRAME_SAMPLES int16 samples at INPUT_RATE.
+Units: frames are FRAME_SAMPLES int16 samples at INPUT_RATE.
 """
 
 from __future__ import annotations
