@@ -1,8 +1,6 @@
-"""`talk` and `offline`.
+"""The commands that act as a client: `talk`, `offline`, `check` and `look`.
 
-`check`.
-
-`look`: objects and text of picture files.
+`look` prints the objects and the text of picture files.
 """
 
 from __future__ import annotations
