@@ -1,12 +1,15 @@
-"""A listener's loudspeaker: audio of responses in order, how much of each was played, and the reports of it.
+"""A client's sound: the loudspeaker's bookkeeping, sound files, and speech made from text.
 
-Pure bookkeeping, no device: whoever plays calls `pull`, at real time. Invariants: `played` of a part never
-falls and never exceeds what came in; a part that was cut plays nothing more; each part ends with exactly one
-final report. Positions are samples at OUTPUT_RATE. `pull` may be called from a sound thread; a lock guards it.
+Owns the audio of responses in order, how much of each was played, and the reports of it. The
+loudspeaker is bookkeeping without a device: the caller of `pull` plays, in real time. A lock guards
+it, so a sound thread may call `pull`.
 
-Sound files in and out, and speech made from text: what the command line needs, in one place.
+Invariants: `played` of a part never falls and never exceeds what came in; a part that was cut plays
+nothing more; each part ends with exactly one final report.
 
-PCM is s16le mono at OUTPUT_RATE. Errors are ConfigErrors that name the file.
+Units: positions are samples at OUTPUT_RATE; PCM is s16le mono at OUTPUT_RATE.
+
+Errors: a file that cannot be used is a ConfigError that names it.
 """
 
 from __future__ import annotations
