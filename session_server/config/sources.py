@@ -1,13 +1,10 @@
-"""Where configuration comes from: defaults, then a YAML file, then the environment, then flags.
+"""Sources of the configuration: defaults, a YAML file, the environment, flags.
 
-Later sources win key by key. Variables are `SESSION_SERVER__SECTION__KEY=value`, the value in YAML
-(`SESSION_SERVER__SERVER__PORT=9000`, `SESSION_SERVER__AUTH__KEYS='[a, b]'`). Every effective value remembers
-the source that set it.
-
-Environment variables that look like ours and are not: a typing slip that would change nothing, silently.
-
-Keys of the configuration are spelled with two underscores (`SESSION_SERVER__SERVER__PORT`); with one only the
-variables below mean something.
+Later sources, in this order, win key by key, and every effective value remembers the source that
+set it. Variables are `SESSION_SERVER__SECTION__KEY=value`, the value in YAML
+(`SESSION_SERVER__SERVER__PORT=9000`, `SESSION_SERVER__AUTH__KEYS='[a, b]'`). With one underscore
+only a few variables mean something; others that look like ours are found, since such a typing slip
+would silently change nothing.
 """
 
 from __future__ import annotations
