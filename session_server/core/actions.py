@@ -1,9 +1,9 @@
-"""Commands: actions for the transport, the engine host, and the metrics. `actions` gathers these with the announcements.
+"""Actions: what a session wants done, as values that `Session.handle` returns.
 
-What a session wants done: imperative values that `Session.handle` returns, in the order to carry out.
-
-Two kinds. *Announcements* become exactly one wire event each, in this order, without buffering or
-merging (the shell only spells them). *Commands* go to the engine host, the transport or the timer.
+Actions are imperative and in the order to carry out. Two kinds. *Announcements* become exactly one
+wire event each, in this order, without buffering or merging; the shell only encodes them.
+*Commands* go to the engine host, the transport, the timer or the metrics. Commands are defined
+here; the announcements of `announcements` are gathered here with them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Deadlines of one session: named instants, of which the shell arms the earliest.
+"""What the parts of one session share: settings, instant, deadlines, conversation, actions.
 
-Invariants: at most one deadline per key; setting it again moves it. Instants are integer nanoseconds of the
-shell's monotonic clock. `due` gives keys in order of their instants, equal ones in order of insertion.
+Owns the actions emitted so far, which leave in the order in which they were emitted, and the named
+deadlines, of which the shell arms the earliest. `now` is the instant of the event that is being
+handled, set once at the entry of `Session`; nothing here reads a clock.
 
-What the parts of one session share: settings, clock reading, deadlines, conversation, and the actions so far.
+Invariants: at most one deadline per key; setting it again moves it. `due` gives keys in order of
+their instants, equal ones in order of insertion.
 
-`now` is the instant of the event that is being handled, set once at the entry of `Session`; nothing here reads
-a clock. Actions leave in the order in which they were emitted.
+Units: instants are integer nanoseconds of the shell's monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Conversation items as values.
+"""The conversation: items as values, in order, each known by its id.
 
-An item is immutable; the conversation replaces it by a new one. Audio of a user item is a range on
-the input time line (samples at INPUT_RATE); the bytes themselves live in the shell.
+An item is immutable; the conversation replaces it by a new one. The bytes of a user item's audio
+live in the shell; the item names a range of them.
 
-The conversation: items in order, each known by its id.
+Invariants: ids are unique; at most `bound` items live (the oldest that are final leave first);
+`version` grows with every change that a prompt could show.
 
-Items are immutable values; the conversation replaces them. Invariants: ids are unique; at most `bound` items
-live (the oldest that are final leave first); `version` grows with every change that a prompt could show.
+Units: audio of a user item is a range on the input time line, in samples at INPUT_RATE.
 """
 
 from __future__ import annotations

@@ -1,24 +1,21 @@
-"""Whether speech over an answer stops it.
+"""Whether speech over an answer stops it, and carrying that out.
 
-`server_vad`: it does, once `server_vad_commit_ms` of speech were heard. `semantic_vad`: in two stages, since length
-cannot tell "mhm" from "stop". At `duck_ms` the answer is held back, which can be undone; its words are then asked for.
-A word that is no backchannel, or `commit_ms` of speech, makes it certain. If speech ends before that, the answer goes on from
-where it was. Lengths are voiced audio, not wall time. After an answer was resumed it is not ducked again within
-`refractory_ms`, so that a noisy room cannot starve it.
+`server_vad`: it does, once `server_vad_commit_ms` of speech were heard. `semantic_vad`: in two
+stages, since length cannot tell "mhm" from "stop". At `duck_ms` the answer is held back, which can
+be undone; its words are then asked for. A word that is no backchannel, or `commit_ms` of speech,
+makes it certain. If speech ends before that, the answer goes on from where it was. After an answer
+was resumed it is not ducked again within `refractory_ms`, so that a noisy room cannot starve it.
+Speech that may not interrupt is refused from its start: `interrupt_response: false`, a protected
+response, or the warm-up of an echo canceller at the head of a session.
 
-Speech that may not interrupt is refused from its start: `interrupt_response: false`, a protected response, or the warm-up of
-an echo canceller at the head of a session.
+Owns the user's open speech, from its onset until it is committed, dismissed or dropped. An
+utterance that is not announced is not known to the client. A barge-in stops everything that is
+audible or on its way in the default conversation, in the one order of `Responses.stop`. Counted:
+true, false_resumed (held back, then resumed on noise), backchannel (its words, or too short to be
+anything), refused.
 
-The user's open speech, from its onset until it is committed, dismissed or dropped.
-
-Positions and lengths are samples of the input time line. `start` includes the padding before the onset; `voiced` counts
-the frames that were speech. An utterance that is not announced is not known to the client.
-
-Speech over an answer: asks for its words, holds the answer back, stops it, or lets it go on.
-
-`interruption` decides; this carries out. A barge-in stops everything that is audible or on its way in the default
-conversation, in the one order of `Responses.stop`. Counted: true, false_resumed (held back, then resumed on noise),
-backchannel (its words, or too short to be anything), refused.
+Units: positions and lengths are samples of the input time line. `start` includes the padding before
+the onset; `voiced` counts the frames that were speech. Limits are voiced audio, not wall time.
 """
 
 from __future__ import annotations

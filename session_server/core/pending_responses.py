@@ -1,13 +1,14 @@
-"""Which user turns an automatic response answers, and whether there is anything to answer.
+"""Responses that are announced and not generated yet: their turns, and what they wait for.
 
-Owns, for each announced automatic response, the ids of its turns: those that asked for it (a queued one answers
-several), and those whose answer was cut off by speech before any of it was heard. Invariant: a response that the client
-asked for is never here, so it is never without reason. A turn of which nothing is known counts as having words.
+Owns, for each announced automatic response, the ids of its turns: those that asked for it (a queued
+one answers several), and those whose answer was cut off by speech before any of it was heard. It
+also decides whether there is anything to answer: a turn of which nothing is known counts as having
+words. A response waits for words and pictures of its context, and for the camera.
 
-What announced responses wait for before they are generated: words and pictures of their context, and the camera.
-
-Invariants: each wait ends, since every open work has a deadline; a picture that arrives while a response waits is waited for,
-too, but for no longer than one may take in all; the camera holds up an answer for `camera_wait_ms` at most.
+Invariants: a response that the client asked for has no turns here, so it is never without reason.
+Each wait ends, since every open work has a deadline; a picture that arrives while a response waits
+is waited for, too, but for no longer than one may take in all; the camera holds up an answer for
+`camera_wait_ms` at most.
 """
 
 from __future__ import annotations

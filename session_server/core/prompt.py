@@ -1,14 +1,13 @@
-"""From conversation items to the messages of a prompt.
+"""Prompts: from conversation items to what the engines get when an answer begins.
 
-Invariants: of an assistant's speech only what was heard enters (items already hold just that; for an answer that
-still plays the caller passes the heard part); an unfinished call never enters; no result without its call, whatever
-was deleted, inserted or trimmed; empty messages are left out. At most `bound` items, the most recent ones.
+Engines also get one when an answer may begin soon. For a thinker that hears, each part of a user
+item is a message of its own, and a part of audio names its sound. Of the camera a prompt holds what
+it shows when the answer begins.
 
-For a thinker that hears, each part of a user item is a message of its own, and a part of audio names its sound.
-
-Prompts of answers: what the engines are told when one begins, or may begin soon.
-
-Of items that are still in progress only what was heard enters; of the camera, what it shows when the answer begins.
+Invariants: of an assistant's speech only what was heard enters (final items hold just that; for an
+answer that still plays the caller passes the heard part); an unfinished call never enters; no
+result without its call, whatever was deleted, inserted or trimmed; empty messages are left out. At
+most `bound` items enter, the most recent ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who has the floor: one table of every transition of turn taking.
+"""Turn taking: one table of every transition, the onset of speech, and the end of a turn.
 
-All changes of the turn state happen here and nowhere else. The state says two things at once: what the user
-does (quiet, speaking, or silent within a turn) and whether an answer is busy (being generated, sent, or still
-playing at the listener). An event that the table does not allow is a bug of ours: `IllegalTransition`.
+All changes of the turn state happen here and nowhere else. The state says two things at once: what
+the user does (quiet, speaking, or silent within a turn) and whether an answer is busy (being
+generated, sent, or still playing at the listener).
 
     LISTENING      nobody speaks; the only state without a deadline
     HEARING        the user speaks, announced; no answer
@@ -14,11 +14,13 @@ playing at the listener). An event that the table does not allow is a bug of our
     TALKED_OVER_TRAILING  the user is silent within such a turn
     CLOSED         the session is over
 
-When speech begins, and how much silence ends a turn.
+Onset: `speech_start_ms` of frames at or above the threshold, without one below the off threshold
+between them. The onset is the start of the first of these frames. Silence is counted in audio, not
+in wall time, so that a stall of the network ends no turn.
 
-Onset: `speech_start_ms` of frames at or above the threshold, without one below the off threshold between them. The onset is
-the start of the first of these frames. Positions are samples of the input time line (INPUT_RATE); silence is counted in
-audio, not in wall time, so that a stall of the network ends no turn.
+Units: positions are samples of the input time line (INPUT_RATE).
+
+Errors: an event that the table does not allow is a bug of ours: `IllegalTransition`.
 """
 
 from __future__ import annotations

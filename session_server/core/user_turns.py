@@ -1,24 +1,26 @@
-"""The input time line and the part of it that is not committed yet.
+"""From input audio to user items: commits, transcripts, automatic responses, drafts.
 
-Positions are samples at INPUT_RATE since the session began. Invariants: `end` never falls; `start <= end`; everything before
-`start` is committed, cleared or dropped for good. Bounds: without turn detection the buffer keeps the newest
-`max_input_ms`; with it, while nobody speaks, the newest `idle_input_ms`. What is beyond is dropped from the front,
-and the shell is told that it may forget it (in steps of a second, not with each frame).
+Owns the input time line and the part of it that is not committed yet. An utterance (speech found by
+turn detection) has its item id from the start. When enough silence has passed its words are asked
+for, and with `speculate` an answer is drafted from them; both are thrown away if speech goes on. At
+the end of turn the item is committed and the draft adopted, or the response waits for the words.
 
-From input audio to user items: commits, transcripts, the automatic response, and drafts of it.
+A user item without words (noise) is kept; no prompt has a message for it. Clients wait for its
+automatic response, so there is one, which ends at once: completed, no output, nothing generated. It
+is answered only together with turns that have words: queued ones, or one whose answer it cut off
+before any of that was heard. Responses that the client asks for, and the one to the user's silence
+(idle timeout), are generated whatever was heard.
 
-An utterance (speech found by turn detection) has its item id from the start. When enough silence has passed its words
-are asked for, and with `speculate` an answer is drafted from them; both are thrown away if speech goes on.
-At the end of turn the item is committed and the draft adopted, or the response waits for the words.
+Failing recognition fails the responses that wait for it, and tells a client that asked for
+transcripts. Where the thinker hears (`Hearing.natively`), drafts and answers are begun from the
+audio, and the words, if there are any, come beside them.
 
-A user item without words (noise) is kept; no prompt has a message for it. Clients wait for its automatic response, so
-there is one, which ends at once: completed, no output, nothing generated. It is answered only together with turns that
-have words: queued ones, or one whose answer it cut off before any of that was heard. Responses that the client asks
-for, and the one to the user's silence (idle timeout), are generated whatever was heard.
+Invariants: `end` never falls; `start <= end`; everything before `start` is committed, cleared or
+dropped for good. Without turn detection the buffer keeps the newest `max_input_ms`; with it, while
+nobody speaks, the newest `idle_input_ms`. Audio beyond that is dropped from the front, and the
+shell is told that it may forget it (in steps of a second, not with each frame).
 
-Failing recognition fails the responses that wait for it, and tells a client that asked for transcripts. Where the
-thinker hears (`Hearing.natively`), drafts and answers are begun from the audio, and the words, if there are any, come
-beside them.
+Units: positions are samples at INPUT_RATE since the session began.
 """
 
 from __future__ import annotations

@@ -1,20 +1,24 @@
-"""What was seen by the camera, how old it is, and what an answer may say of it.
+"""What the camera showed: evidence and its age, and when the assistant speaks up about it.
 
-Owns the evidence of one session: the newest few whole, older ones as a line each, both bounded. Rules (docs/video.md):
+Owns the evidence of one session: the newest few whole, older ones as a line each, both bounded; and
+the kinds of object that the user was last told of.
 
-* An evidence holds from the capture of its frame until that of the newest frame that looked like it: its *age* counts from there.
-* The evidence of a turn is the newest with a frame from before the end of its speech, or one that was forced for it.
-* Without a frame for `camera_lost_ms`, or an evidence for `WHOLE_NS`, there is no current picture, and none is told as present.
+* An evidence holds from the capture of its frame until that of the newest frame that looked like
+  it: its *age* counts from there.
+* The evidence of a turn is the newest with a frame from before the end of its speech, or one that
+  was forced for it.
+* Without a frame for `camera_lost_ms`, or an evidence for `WHOLE_NS`, there is no current picture,
+  and none is told as present.
+* A change counts against what the user was last told, not against the frame before, so that what
+  came and went again is no news. Who has the floor is not this module's business.
 
-Positions are samples of the input time line, instants nanoseconds.
+Invariants: a change is told once; it must have lasted `PERSIST_NS`, since detectors waver; nothing
+is told within `commentary_gap_ms` of the end of the last answer or comment.
 
-When the assistant speaks up by itself about what the camera shows, and about what.
+Units: positions are samples of the input time line, instants nanoseconds.
 
-Owns what the user was last told of, as kinds of object: a change counts against that, not against the frame before, so that
-what came and went again is no news. Invariants: a change is told once; it must have lasted `PERSIST_NS`, since detectors waver;
-nothing is told within `commentary_gap_ms` of the end of the last answer or comment. Whoever has the floor is not this module's business.
-
-The contract is that of LiveCC and VideoLLM-online: an occasion to speak is no duty to; a model that answers nothing stays silent.
+Source: docs/video.md. Comments follow the contract of LiveCC and VideoLLM-online: an occasion to
+speak is no duty to; a model that answers nothing stays silent.
 """
 
 from __future__ import annotations
