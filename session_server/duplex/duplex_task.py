@@ -1,15 +1,18 @@
-"""The input path of a duplex session: client bytes to the model's ear, in the order in which they came.
+"""A duplex session's shell: client audio goes to the model, each tick to the core.
 
-As in `Ears` the input time line grows with every append, for positions and recordings; but speech is looked for only where somebody
-wants the user's words and the model does not tell of the user's turns (`seek_speech`). `give`
-gets the same audio as s16le at the model's rate, with no more delay than a resampler's few milliseconds. A clear or a
-change of format drops what the resampler still holds.
+The rest is `SessionTask`'s. Settings that mean nothing to this model (`ignored`) are not part of
+the effective session: `session.created` and `session.updated` show them as null, empty or the
+server's own, whatever the client asked for, and the log says so. Instructions and voice of a model
+that takes them are told to it again when they change. Nothing is asked of stages but words, so
+other commands to them are dropped.
 
-A duplex session's shell: its client's audio goes to the model as it comes, and each tick of the model to the core.
+As in every session the input time line grows with every append, for positions and recordings; but
+speech is looked for only where the user's words are wanted and the model does not tell of the
+user's turns (`seek_speech`). `give` gets the same audio as s16le at the model's rate, with no more
+delay than a resampler's few milliseconds. A clear or a change of format drops what the resampler
+still holds.
 
-All else is `SessionTask`'s. Settings that mean nothing to this model (`ignored`) are not part of the effective session:
-`session.created` and `session.updated` show them as null, empty or the server's own, whatever the client asked for, and the log
-says so. Instructions and voice of a model that takes them are told to it again when they change. Nothing is asked of stages but words, so other commands to them are carried out by nobody.
+Invariants: the model gets the client's bytes in the order in which they came.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""What is measured of a duplex model: each tick as it is reported, and its slots and sessions at each scrape.
+"""Keeps a duplex engine at work, one life after the other, and measures it.
 
-Keeps a duplex engine at work: its lives one after the other, each with a `DuplexClock`; what ends one, and when the next begins.
+Owns each life's tick thread, what ends a life, and when the next begins. An engine that throws,
+takes longer than `tick_limit_s` for a step or for loading (`load_limit_s`, less when it was loaded
+before: `Restarts`), is begun again after a pause that grows with each failure. Measured are each
+tick as it is reported, and slots and sessions at each scrape. Everything is on the event loop's
+thread but the ticks, which have their own.
 
-Everything is on the event loop's thread but the clock, which has its own. An engine that throws, takes longer than `tick_limit_s` for
-a step or for loading (`load_limit_s`, less when it was loaded before: `Restarts`), is begun again after a pause that grows with each failure. Whoever owns this is told of a life's
-beginning, of its ticks, and of its end, in this order, each once.
+Invariants: the owner is told of a life's beginning, of its ticks, and of its end, in this order,
+each once.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A duplex engine whose model is in a process of its own: `placement: process`.
+"""The engine of a duplex graph: made by name, on a thread here or in its own process.
 
-Keeps the contract of `engines.duplex_engine` by sending each call to the process and waiting for its answer; saved states come back
-here, and so outlive the process. One that ends by itself (killed, out of memory, a crash in native code) is an EngineFault of the call
-under way, or of the next.
+With `placement: process` the contract of `engines.duplex_engine` is kept by sending each call to the
+process and waiting for its answer; saved states come back here, and so outlive the process.
+`check` loads an engine of its own, takes every slot, and runs a few ticks of silence: it tells
+whether the model can be loaded, and whether a tick of a full house is shorter than it lasts.
 
-Where the engine of a duplex graph comes from: by name, on a thread of this process or in one of its own.
+Units: times are wall time of one tick.
 
-`check` for a graph of `kind: duplex`: can the model be loaded, and is a tick of a full house shorter than it lasts?
-
-Loads an engine of its own, sits in every slot, and takes a few ticks of silence. Times are wall time of one tick.
+Errors: a process that ends by itself (killed, out of memory, a crash in native code) is an
+EngineFault of the call under way, or of the next.
 """
 
 from __future__ import annotations

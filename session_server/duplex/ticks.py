@@ -1,17 +1,20 @@
-"""One user's audio on its way to the model: cut into frames, with a margin against jitter, and what was filled or lost.
+"""Ticks of a duplex model: the grid of their instants, and a user's audio cut into frames.
 
-The model takes a frame each tick, whether there is one or not. Rules:
+The model takes a frame each tick, whether there is one or not. Rules of a user's audio:
 
-* A stream starts (and starts again after it ran dry) once a frame and `margin` are there: a packet that is a little late
-  then costs nothing.
-* A tick for which no whole frame is there is *filled*: the model hears silence. Counted from the first audio on, not before.
-* What comes for a tick that was filled is heard later; so that one stall does not delay the model for good, audio that
-  has waited through a whole window of ticks is dropped, oldest first. Beyond `bound` the oldest goes at once. Both are
-  counted as *dropped*.
+* A stream starts (and starts again after it ran dry) once a frame and `margin` are there: a packet
+  that is a little late then costs nothing.
+* A tick for which no whole frame is there is *filled*: the model hears silence. Filled ticks are
+  counted from the first audio on, not before.
+* Audio that comes for a filled tick is heard later; so that one stall does not delay the model for
+  good, audio that has waited through a whole window of ticks is dropped, oldest first. Beyond
+  `bound` the oldest goes at once. Both are counted as *dropped*.
 
-Lengths are bytes of s16le at the model's rate; counts are frames and samples. No clock: one `take` is one tick.
+The grid says when the next tick is due, which were late, and how many are skipped. Nothing here
+reads a clock: one `take` is one tick.
 
-The grid of a duplex model's ticks: when the next one is due, which were late, and how many are skipped. Pure; nanoseconds.
+Units: lengths are bytes of s16le at the model's rate; counts are frames and samples; instants are
+nanoseconds.
 """
 
 from __future__ import annotations

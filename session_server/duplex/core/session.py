@@ -1,34 +1,34 @@
-"""What a duplex model brings to its session: one event for each tick, and its loss.
+"""The session of a duplex model, which hears and speaks at once and decides on the floor.
 
-`epoch` is the default lane's, as the host knew it when the tick began: what was made before a fence is stale. Actions are
-those of `engines.duplex_engine.TurnAction`, by name.
+Everything but turn taking is as in `Session`: items, responses, playback, truncation,
+acknowledgements, deadlines. The model's events are one for each tick, and its loss. What differs:
 
-Where the user spoke, by voice activity alone: for duplex models that do not tell. Decides nothing but what to write down.
-
-An utterance begins with START_MS of speech and ends with END_MS of silence, or at LONGEST_MS. Positions: samples at INPUT_RATE.
-
-A session whose model hears and speaks at once, and decides itself who has the floor.
-
-Everything that a session is but turn taking is that of `Session`: items, responses, playback, truncation, acknowledgements,
-deadlines. What differs:
-
-* No turn is detected here, and nothing is asked of an engine but words. A response is opened when the model takes the floor and
-  closed, completed, when it yields; in between every tick brings audio and now and then text. What it says besides
-  (silence, breathing) goes to nobody.
-* Barge-in is the model's: when it gives way its response is cancelled (`turn_detected`), the listener silenced, and the
-  user's speech announced. When it says that it hears the user, that is announced too. The user's turn is committed, as an
-  item, when the model takes the floor.
-* The fence is ours still: `response.cancel`, a truncation, `output_audio_buffer.clear`. The model goes on talking, since
-  nobody can tell it; the rest of that utterance is dropped until it yields or takes the floor anew. Frames of an epoch
-  before the fence are stale, and so is the whole of an utterance that began with such a frame.
-* An utterance without end is cut into responses of `max_speech_ms`, at a frame, without losing a sample.
-* A client that is behind has its old answer's rest dropped when the next one begins: the model does not wait.
+* No turn is detected here, and nothing is asked of an engine but words. A response is opened when
+  the model takes the floor and closed, completed, when it yields; in between every tick brings
+  audio and now and then text. Other audio of the model (silence, breathing) is sent to no client.
+* Barge-in is the model's: when it gives way its response is cancelled (`turn_detected`), the
+  listener silenced, and the user's speech announced. When it says that it hears the user, that is
+  announced too. The user's turn is committed, as an item, when the model takes the floor.
+* The fence is ours still: `response.cancel`, a truncation, `output_audio_buffer.clear`. The model
+  goes on talking, since it cannot be told; the rest of that utterance is dropped until it yields
+  or takes the floor anew. Frames of an epoch before the fence are stale, and so is the whole of an
+  utterance that began with such a frame. An event's `epoch` is the default lane's, as the host knew
+  it when the tick began.
+* An utterance without end is cut into responses of `max_speech_ms`, at a frame, without losing a
+  sample.
+* A client that is behind has its old answer's rest dropped when the next one begins: the model does
+  not wait.
 * `response.create` and `input_audio_buffer.commit` are errors that say why.
-* Where a recogniser works beside the model and the client asked for transcripts, each of the user's items gets its words, as
-  in every session. A model that does not say when the user speaks is told nothing either: voice activity alone (`Overheard`)
-  makes the items, without `speech_started`, which would stop an answer that the model goes on with.
+* Where a recogniser works beside the model and the client asked for transcripts, each of the user's
+  items gets its words, as in every session. Where the model does not say when the user speaks,
+  voice activity alone makes the items, without `speech_started`, which would stop an answer that
+  the model goes on with. Such an utterance begins with START_MS of speech and ends with END_MS of
+  silence, or at LONGEST_MS.
 
-Settings are narrowed at the entry: no turn detection, no tools.
+Settings are narrowed at the entry: no turn detection, no tools. Actions are those of
+`engines.duplex_engine.TurnAction`, by name.
+
+Units: positions are samples at INPUT_RATE.
 """
 
 from __future__ import annotations
