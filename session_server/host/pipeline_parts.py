@@ -1,12 +1,15 @@
-"""Pictures as a thinker that sees takes them, from the vision stage until its prompts have no place for them any more.
+"""What a response's pipeline needs of its host: stages, estimates, clock, pictures, way out.
 
-Owns what was embedded for each session: the newest `MOST_FRAMES` camera frames, and pictures of items up to `MOST_TOKENS` of a prompt. Above
-that the oldest items go, at once as many as make half of it free, so that the prompts of a long conversation keep a common beginning,
-which the engine need not read again. A picture alone above the bound is not kept. A session finds its own pictures and no others.
+Owns the pictures that the vision stage embedded for each session, as a thinker that sees takes
+them: the newest `MOST_FRAMES` camera frames, and pictures of items up to `MOST_TOKENS` of a prompt.
+Above that the oldest items go, at once as many as make half of it free, so that the prompts of a
+long conversation keep a common beginning, which the engine need not read again. A picture alone
+above the bound is not kept. Owns also the instants at which one response passed its milestones, and
+the break-down of its time.
 
-What a response's pipeline needs of its host: the stages, the estimates, the clock, and the way out.
+Invariants: a session finds its own pictures and no others.
 
-When one response passed its mile stones, and the break-down that follows. Instants are nanoseconds.
+Units: instants are nanoseconds.
 """
 
 from __future__ import annotations

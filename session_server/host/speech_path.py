@@ -1,16 +1,15 @@
-"""Stops a speaker that never ends: too much audio for its text, or silence without end.
+"""From clauses to chunks: talker, codec and vocoder of one spoken response.
 
-Positions are samples of the response's stream; PCM is s16le.
+Owns the clauses that wait, the credits of the edges, and the absolute positions of clauses and
+chunks. Clauses are rendered in order; clause n+1 may be spoken by the talker, and coded, while
+clause n is still being vocoded, as far as the edges have room. A speaker that never ends (too much
+audio for its text, or silence without end) is stopped.
 
-From clauses to chunks: talker, codec and vocoder of one spoken response.
+Invariants: credits never exceed their edges; a message is the last thing that a step does, because
+its receiver may cancel the response at once; chunks are consecutive; a clause's chunks add up to
+exactly the samples that its talker announced.
 
-Owns the clauses that wait, the credits of the edges, and the absolute positions of clauses and chunks. Clauses are
-rendered in order; clause n+1 may be spoken by the talker, and coded, while clause n is still being vocoded, as far as
-the edges have room. Positions are samples of the response's stream; text positions are characters.
-
-Invariants: credits never exceed their edges; a message is the last thing that a step does, because whoever
-gets it may cancel the response at once; chunks are consecutive; a clause's chunks add up to exactly the samples
-that its talker announced.
+Units: positions are samples of the response's stream; text positions are characters; PCM is s16le.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Builds a host's stages: for each stage of the graph a runner over a queue, ordered by the policy that the operator chose;
-and what they have in common, estimates, chunk sizes, the lead cap and the thinker's memory.
+"""Builds a host's stages: for each stage of the graph a runner over a queue.
 
-Nothing here acts after it has been built. Invariant: policies that order by memory see the memory that residency keeps.
+The queue is ordered by the policy that the operator chose. The stages have in common estimates,
+chunk sizes, the lead cap and the thinker's memory. Nothing here acts after it has been built.
+Whether the engines of a graph fit together only loaded engines can tell: which of them hear, see
+and make frames, and how many frames a chunk takes.
 
-Whether the engines of a graph fit together, which only loaded engines can tell: who hears, who sees, who makes frames, and how many
-frames a chunk takes.
+Invariants: policies that order by memory see the memory that residency keeps.
 """
 
 from __future__ import annotations

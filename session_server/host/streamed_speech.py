@@ -1,22 +1,23 @@
-"""A talker whose frames come in groups, as big as it is told: what the chunk rule wants is said to it, and what a frame costs is learnt
-from when the groups come.
+"""From text to chunks where the talker speaks while the text is being written.
 
-The steps of such a talker only hand on what was made elsewhere, so that they last as long as there is to wait, and say little. A
-group's making is from the coming of the one before, or from the instant at which the talker might go on again, to its own.
+The counterpart of `speech_path` for autoregressive talkers (`streams_text`): one job an answer in
+each stage, no clauses, no codec stage. The talker makes a frame a step as long as it has text;
+frames gather at the vocoder until a chunk of the size that the chunk rule wants is there, or the
+answer has ended. A vocoder may make a chunk in several steps, want a multiple of a number of
+frames, or some behind the chunk (`ChunkShape`): a chunk waits for all of that, and once begun is
+made without a pause. A chunk that waits for more frames is looked at again when the time for making
+them is used up: while the talker serves others, or one of its steps is long, the listener's lead
+runs down all the same, and the frames that are there have to go.
 
-From text to chunks where the talker speaks while the text is being written: talker and vocoder of one answer.
+Some talkers give their frames in groups of a size that they are told. The steps of such a talker
+only hand on what was made elsewhere, so that they last as long as there is to wait, and say little.
+So the cost of a frame is learnt from when the groups come: a group's making is from the coming of
+the one before, or from the instant at which the talker might go on again, to its own.
 
-The counterpart of `speech_path` for autoregressive talkers (`streams_text`): one job an answer in each stage, no
-clauses, no codec stage. The talker makes a frame a step as long as it has text; frames gather at the vocoder until a
-chunk of the size that the chunk rule wants is there, or the answer has ended. Positions are samples of the stream.
+Invariants: credits never exceed their edges; a message is the last thing that a step does; chunks
+are consecutive.
 
-A vocoder may make a chunk in several steps, want a multiple of so many frames, or some behind the chunk (`ChunkShape`): a chunk waits
-for all of that, and once begun is made without a pause.
-
-A chunk that waits for more frames is looked at again when the time for making them is used up: while the talker serves
-others, or one of its steps is long, the listener's lead runs down all the same, and what there is has to go.
-
-Invariants: credits never exceed their edges; a message is the last thing that a step does; chunks are consecutive.
+Units: positions are samples of the stream.
 """
 
 from __future__ import annotations

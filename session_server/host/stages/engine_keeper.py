@@ -1,12 +1,12 @@
-"""How an engine that was lost is brought back: after what pause, and how long its loading may take.
+"""Keeps an engine that schedules itself at work: loads, checks, and replaces it when lost.
 
-Owns no timer and no clock; whoever keeps the engine asks. Units: seconds.
+Once a second the engine is asked for its figures; one that raises is lost, and so is one that owes
+answers and gives nothing to any of them within the limit (`stalled`). It is closed, and another is
+made and loaded: at once the first time, then after longer and longer waits until an answer was
+whole. The first load's failure is the server's: nothing is tried again. How long the pause is, and
+how long a loading may take, is decided without a timer or a clock; the keeper asks.
 
-Keeps one engine that schedules itself: loads it, looks after it, and brings a new one when it is gone.
-
-Once a second the engine is asked for its figures; one that raises is gone, and so is one that gives nothing to anybody within
-the limit although it owes (`stalled`). It is closed, and another is made and loaded: at once the first time, then after longer and
-longer waits until an answer was whole. The first load's failure is the server's: nothing is tried again.
+Units: seconds.
 """
 
 from __future__ import annotations

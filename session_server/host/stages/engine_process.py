@@ -1,17 +1,17 @@
-"""An engine's own process, as the server sees it: how it begins, what it says, how it ends.
+"""An engine in a process of its own (`placement: process`), and its stage's worker.
 
-Owns the process and this end of the channel. A fresh interpreter is executed, never a fork of this one: engines have threads. It has
-nothing that outlives it: arenas without names, and no end that takes longer than END_S, stopped or hung as it may be. The thread that
-begins it has to live for as long as it is wanted (see `end_with_parent`).
+Owns the process and this end of the channel. A fresh interpreter is executed, never a fork of this
+one: engines have threads. The worker takes the same orders and makes the same reports as
+`ThreadWorker`; a thread of the server speaks with the process, and begins and ends it. That thread
+has to live for as long as the process is wanted (see `process.lifecycle`).
 
-What a stage's own process does: its engine, and the orders that come from the server (`process_worker`).
+Invariants: nothing of the process outlives it: arenas have no names, and no end takes longer than
+END_S, whether the process is stopped or hangs.
 
-A stage's worker whose engine is in a process of its own: `placement: process`.
-
-The same orders and reports as `ThreadWorker`. A thread of the server's speaks with the process (`engine_process`), and begins and ends
-it. If that ends by itself (killed, out of memory, a crash in native code), a fault is reported, once, whether a step was under way
-or not: the runner fails whoever had state in it and orders another load, which begins a new process. One that hangs is killed, and
-so is one that does not end in time.
+Errors: if the process ends by itself (killed, out of memory, a crash in native code), a fault is
+reported, once, whether a step was under way or not: the runner fails all jobs that had state in it
+and orders another load, which begins a new process. A process that hangs is killed, and so is one
+that does not end in time.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Calls about the state of idle sessions, as the stage's thread carries them out.
+"""Where a session's KV state is while it is not in the engine, and what moves it.
 
-A state is bytes of the engine's own making. With a `path` the bytes go through a file there, written and read on the
-stage's thread; else through memory. A call that fails harms nothing but the one state.
+`SlotStore` is the store of an engine with slots: a state moves whole, as bytes of the engine's own
+making, on the stage's thread between two steps, and waits in host memory or, with a `path`, in a
+file there. Engines that copy blocks beside their steps bring a store of their own. A gate stands
+between a stage's jobs and their engine state: a job starts once its session's state is in the
+engine. `OpenGate` lets everything through: for stages whose engine keeps nothing between jobs, or
+cannot move it. All calls but those that the stage's thread carries out are on the event loop's
+thread.
 
-Where a session's state is while it is not in the engine, and who moves it: the hands of `residency_shell`.
+Units: sizes are bytes and tokens.
 
-`SlotStore` is that of an engine with slots: a state moves whole, as bytes of the engine's own making, on the stage's
-thread between two steps, and waits in host memory or in a file. Engines that copy blocks beside their steps bring a
-store of their own. All calls are on the event loop's thread; sizes are bytes and tokens.
-
-What stands between a stage's jobs and their engine state: a job starts once its session's state is in the engine.
-
-`OpenGate` lets everything through: for stages whose engine keeps nothing between jobs, or cannot move it.
+Errors: a call that fails harms nothing but the one state.
 """
 
 from __future__ import annotations
