@@ -1,12 +1,15 @@
-"""Ephemeral keys: short-lived, unguessable, each with the session that its connections start with.
+"""Who may connect: bearer keys from the configuration, and ephemeral keys minted here.
 
-Owns the store. Invariants: at most `capacity` keys (the one that expires first goes first); an expired key is
-unknown; only digests are kept, so a dump of the store opens no door. Units: unix seconds.
+Owns the store of ephemeral keys: short-lived, unguessable, each with the session that its
+connections start with. With no keys configured everyone is let in, and an ephemeral key still
+brings its session part.
 
-Who may connect: bearer keys from the configuration, and ephemeral keys that were minted here.
+Invariants: keys are compared in constant time, as digests, against every configured key; they are
+never logged and never part of an error. At most `capacity` ephemeral keys live (the one that
+expires first goes first); an expired key is unknown; only digests are kept, so a dump of the store
+opens no door.
 
-Keys are compared in constant time, as digests, against every configured key; they are never logged and never
-part of an error. With no keys configured everyone is let in, and an ephemeral key still brings its session part.
+Units: unix seconds.
 """
 
 from __future__ import annotations

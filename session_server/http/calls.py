@@ -1,17 +1,21 @@
-"""The calls that have been answered, or soon will be, and have not connected yet.
+"""The WebRTC calls of one process: each outlives the request that began it.
 
-An offer costs its sender nothing, so whoever sends many and never connects could hold every session of the server. Invariants:
-at most `most` calls stand here, whatever the limit of sessions; the others wait their turn before they are admitted, `_WAIT_S`
-at most; while any wait, a call that has been answered for `_PATIENCE_S` gives way. A client that means it connects in a second or
-two. Units: seconds of the event loop's clock.
+Each call is a session. Owns a task for every call; it holds the slot of the registry and the engine
+host's admission from before the answer until everything of the call is freed. An offer costs its
+sender nothing, so a sender of many that never connects could hold every session of the server:
+calls that are answered, or soon will be, and have not connected yet are bounded. A client that
+means it connects in a second or two.
 
-The WebRTC calls of one process: each is a session whose life is longer than the request that began it.
+Invariants: admission is asked before any work is done for the offer; at most `max_setups` calls are
+being set up at a time (a burst would stall the ones that talk). At most `max_unconnected` calls
+have not connected yet, whatever the limit of sessions; the others wait their turn before they are
+admitted, `_WAIT_S` at most; while any wait, a call that has been answered for `_PATIENCE_S` gives
+way. A call is there from its answer until the first thing that ends it, and from then on is not
+found.
 
-Owns a task for every call; it holds the slot of the registry and the engine host's admission from before the answer until
-everything of the call is freed. Invariants: admission is asked before any work is done for the offer; at most `max_setups`
-calls are being set up at a time (a burst would stall the ones that talk), at most `max_unconnected` have not connected yet
-(`doorstep`); what goes wrong before the answer goes to the request that asked; after it, it ends that call only; a call is
-there from its answer until the first thing that ends it, and from then on nobody finds it.
+Units: seconds of the event loop's clock.
+
+Errors: a fault before the answer goes to the request that asked; after it, it ends that call only.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """HTTP answers that are not successes, and CORS: one shape for all, that of OpenAI's API.
 
-Every error body is `{"error": {"type", "code", "message", "param"}}`. A fault of ours answers 500 without
-details and logs them without headers, since those hold keys.
-
-Requests that never reach a handler: what is no HTTP, or has a body that is not what its headers say.
-
-The HTTP library answers those itself, in plain text. Here they get the shape of all other errors; the connection ends with it,
-as it does there.
+Every error body is `{"error": {"type", "code", "message", "param"}}`. A fault of ours answers 500
+without details and logs them without headers, since those hold keys. Requests that never reach a
+handler (no HTTP, or a body that is not what its headers say) are answered by the HTTP library
+itself, in plain text; here those answers get the same shape. The connection ends with such an
+answer, as it does in the library.
 """
 
 from __future__ import annotations

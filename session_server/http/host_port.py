@@ -1,9 +1,9 @@
-"""What sessions and I/O need of the engine host, whether it runs in this process or in another one.
+"""What sessions and I/O need of the engine host, whether it runs in this process or another.
 
-`local_host` is the first kind, `workers.remote_host` the second. Everything but `post` may have to ask another process, so it is
-awaited; where no answer comes it raises `HostSilent`, which a client hears as 503.
+The host of this process is here; `workers.host_rpc` has the one of another process. Everything but
+`post` may have to ask another process, so it is awaited.
 
-The engine host of this very process, as sessions see it.
+Errors: where no answer comes a call raises `HostSilent`, which a client hears as 503.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""The page that talks: static files of `web_client/`, served beside the API.
+"""The HTTP application: which route does what.
 
-Owns the files, read once at start: what is served is looked up by its exact name, so no path can lead out of the folder.
-Every answer carries a content security policy that lets the page load and reach nothing but this server. Names do not
-change with the content, so browsers ask again each time (`no-cache`) and are mostly told 304.
+Health, readiness, metrics, models, ICE servers and the page are here; the realtime routes are in
+`realtime_routes`. `/healthz` says that the process lives, `/readyz` that it takes sessions (503
+with reasons while engines load and while draining).
 
-`GET /v1/realtime/ice_servers`: what a browser needs to get through to this server, as RTCPeerConnection takes it.
+`GET /v1/realtime/ice_servers` gives what a browser needs to get through to this server, as
+RTCPeerConnection takes it. The TURN credential is for clients that may connect: with keys
+configured, only a key or an ephemeral key gets an answer, which caches never keep.
 
-The TURN credential is for clients that may connect: with keys configured, only a key or an ephemeral key gets an answer.
-It is never kept by caches.
-
-The HTTP application: which route does what. Owns no state.
-
-Health, readiness, metrics and models here; the realtime routes in `realtime_routes`, the page in `web_client`. `/healthz` says that the
-process lives, `/readyz` that it takes sessions (503 with reasons while engines load and while draining).
+The page that talks is the static files of `web_client/`, read once at start. A file is looked up by
+its exact name, so no path can lead out of the folder. Every answer carries a content security
+policy that lets the page load and reach nothing but this server. Names do not change with the
+content, so browsers ask again each time (`no-cache`) and are mostly told 304.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is known of a connection when its session begins: what URL and key say.
+"""Makes sessions: what the operator configured, what URL and key say, and the shared parts.
 
-Makes sessions: what the operator configured, what the URL and the key say, and the shared parts.
-
-Owns the one VAD model that all sessions share; `default_session` says what every client starts from.
+Owns the one VAD model that all sessions share; `default_session` says what every client starts
+from.
 """
 
 from __future__ import annotations

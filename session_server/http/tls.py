@@ -1,15 +1,17 @@
-"""A certificate of the server's own, for microphones on other machines: browsers give them to https pages only.
+"""TLS for the server and for our own clients, and the server's own certificate.
 
-Owns one file in the user's cache folder: key and certificate in PEM, readable by nobody else. It is kept, so that a
-fingerprint that was compared once stays true, and is made anew only when the machine has a name or an address that it lacks
-(those it had before stay in it), when it ends soon, or when the file cannot be used. Two servers that start at once end
-up with the same file: each puts a whole one in its place and reads what is there.
+A certificate is the user's (`server.tls_cert`, `server.tls_key`) or the server's own
+(`server.tls_self_signed`), for microphones on other machines, which browsers give to https pages
+only. Clients trust the system's authorities and, beside them, the certificate that this user's
+server keeps on this machine.
 
-TLS for the server, and for clients of ours that speak to it.
+Owns one file in the user's cache folder: key and certificate in PEM, readable by the user only. It
+is kept, so that a fingerprint that was compared once stays true, and is made anew only when the
+machine has a name or an address that it lacks (those it had before stay in it), when it ends soon,
+or when the file cannot be used. Two servers that start at once end up with the same file: each puts
+a whole one in its place and reads what is there.
 
-A certificate of the user's (`server.tls_cert`, `server.tls_key`) or one of the server's own (`server.tls_self_signed`). What
-cannot be used is a ConfigError that names the key. Clients trust the system's authorities and, beside them, the
-certificate that this user's server keeps on this machine.
+Errors: a certificate or key that cannot be used is a ConfigError that names the setting.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which process of a server this is: the only one, or one of several that share its port.
+"""Where a server listens, and which of its processes this is.
 
-Owns nothing. In a server of several, a call's id begins with the worker that has it (`rtc_w1_...`), so that a request that the
-kernel gave to another one can be passed on.
-
-Where a server listens, and what it says when it cannot.
+A process is the only one, or one of several that share a port. In a server of several, a call's id
+begins with the worker that has it (`rtc_w1_...`), so that a request that the kernel gave to another
+one can be passed on. An address that cannot be listened on gives an error that says why.
 """
 
 from __future__ import annotations
