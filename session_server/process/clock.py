@@ -1,20 +1,16 @@
-"""Clocks: integer nanoseconds of one monotonic time line.
+"""Clocks, and timers on an event loop: integer nanoseconds of one monotonic time line.
 
-Imported by runtime, transports, loadgen and tests only; pure code takes `now` as an argument.
+Pure code takes `now` as an argument and reads no clock. The engine host needs callbacks now and
+later of its event loop: asyncio's loop is one that gives them, the simulation's, on a virtual
+clock, another. Callbacks run on one thread, in order.
 
-What the engine host needs of an event loop: callbacks now and later.
-
-asyncio's loop is one; the simulation brings its own, on a virtual clock. Callbacks run on one thread, in order.
-
-One timer for the earliest deadline of a session: set anew as often as that moves, and costs nothing while it does not.
+A session has one timer for its earliest deadline: it is set anew as often as that moves, and costs
+nothing while it does not. Steps that follow one another share one timer for their limit: a step is
+a few milliseconds long and its limit is seconds, so a timer for each would be set and called off
+hundreds of times a second for nothing. That timer ticks four times in a limit and counts how many
+ticks the watched step has lived through. It stops when a tick finds nothing to watch.
 
 Units: nanoseconds of the clock.
-
-A limit for things that follow one another: one timer serves many of them.
-
-A step is a few milliseconds long and its limit is seconds; a timer for each would be set and called off hundreds of
-times a second for nothing. So one timer ticks, four times in a limit, and counts how often what is watched has lived
-through it. It stops when a tick finds nothing to watch.
 """
 
 from __future__ import annotations

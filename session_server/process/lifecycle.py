@@ -1,16 +1,15 @@
-"""A server's whole run, as the command line wants it: start, work, wait for a signal, go down in good order.
+"""A server's whole run: start, work, wait for a signal, go down, leave no process behind.
 
-Running the event loop: uvloop where it is installed, asyncio's own elsewhere.
+The event loop is uvloop where it is installed, asyncio's own elsewhere.
 
-The last look before the process ends: a thread that is still there would keep it alive for ever.
+A thread that is still there at the end would keep the process alive for ever. aiortc's decoder
+threads are no daemons and end with their connection; every call is closed when the server stops,
+within a bound; should one not have ended even so, the process leaves without it.
 
-aiortc's decoder threads are no daemons and end with their connection. Every call is closed when the server stops, within a
-bound; should one not have ended even so, the process leaves without it.
-
-A process that must not outlive the one that started it, however that one ends and whatever this one is doing then.
-
-A thread waits for the other end of a socket to close: the system closes it when the other process is gone, kill -9 included. It can run
-while native code works, if that gives Python's lock away; Linux is asked for a signal besides, for code that does not.
+A child process must not outlive the one that started it, however that one ends and whatever the
+child is doing then. A thread waits for the other end of a socket to close: the system closes it
+when the other process is gone, kill -9 included. It can run while native code works, if that gives
+Python's lock away; Linux is asked for a signal besides, for code that does not.
 """
 
 from __future__ import annotations

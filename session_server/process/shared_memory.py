@@ -1,18 +1,20 @@
-"""Memory that two processes share: a file without a name, which the system frees when neither has it any more, whatever they died of.
+"""Messages to a process that this one started, arrays and tensors in shared memory.
 
-Made in one process; the other gets the descriptor and attaches to it. Units: bytes.
+Objects go over a pipe; each direction has an arena of a fixed size for their buffers. A message's
+buffers are written there and copied out by the reader at once; a message whose buffers do not fit
+goes through the pipe whole. An arena is a file without a name, which the system frees when neither
+process has it any more, whatever they died of; one process makes it, the other gets the descriptor
+and attaches to it.
 
-How torch's tensors cross to another process: as plain bytes beside the message, as arrays do.
+torch's tensors cross as plain bytes, as arrays do; torch itself would write them into the message.
+A process that has not loaded torch (the server, between two stages in processes of their own)
+carries the bytes on without loading it. A device's tensor arrives in the processor's memory, and
+its receiver moves it.
 
-torch itself would write them into the message. A process that has not loaded torch (the server, between two stages in processes
-of their own) carries the bytes on without loading it. What was on a device arrives in the processor's memory, and whoever takes it
-moves it to its own.
+Invariants: a sender waits for an answer before it sends again, so an arena is never written while
+it is read.
 
-Messages between this process and one that it started: objects over a pipe, arrays and tensors beside them in shared memory.
-
-Each direction has an arena of a fixed size. What a message holds of buffers is written there and copied out by the reader at once;
-a message whose buffers do not fit goes through the pipe whole. Whoever sends waits for an answer before it sends again, so an arena
-is never written while it is read.
+Units: bytes.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""A thread beside the event loop, for small pieces of work that would hold the loop up: decoding a camera's frames.
+"""Threads and processors: the side thread, one thread for BLAS, usable processors.
 
-One for all sessions of a process. Work is done in the order in which it was given; how much waits is bounded by those who give it (a
-camera has one piece at a time here). The thread begins with the first piece of work, gives way to the loop where the system lets a
-thread do so, and does not keep the process alive.
+The side thread is for small pieces of work that would hold the loop up: decoding a camera's frames.
+One serves all sessions of a process. Work is done in the order in which it was given; its givers
+bound how much waits (a camera has one piece at a time here). The thread begins with the first piece
+of work, gives way to the loop where the system lets a thread do so, and does not keep the process
+alive.
 
-How many processors this process may use: those it is bound to, and no more than its container is given time of.
-
-One thread for numpy's products, for whole processes.
-
-OpenBLAS and OpenMP spin after each product and starve the event loop beside them. They read their variables when numpy is
-imported, so `one_blas_thread` comes before that; whoever has set a variable keeps it.
+OpenBLAS and OpenMP spin after each product and starve the event loop beside them. They read their
+variables when numpy is imported, so `one_blas_thread` comes before that; a variable that is set
+already keeps its value. Usable processors are those that this process is bound to, and no more than
+its container is given time of.
 """
 
 from __future__ import annotations
