@@ -1,11 +1,10 @@
-"""Reading untrusted JSON: each function takes a value and the path it was found at, and returns it typed.
+"""Reading untrusted JSON: each function takes a value and its path, and returns it typed.
 
-Invariant: nothing here raises anything but `ClientFault`, whose `param` is the path. A number counts as
-an integer if it is whole (JSON does not tell 5 from 5.0); a boolean never counts as a number.
+Base64 payloads of client messages (audio and pictures) take the standard or the URL-safe alphabet,
+padding optional; any other character, white space included, is a fault. A number counts as an
+integer if it is whole (JSON does not tell 5 from 5.0); a boolean never counts as a number.
 
-Base64 payloads of client messages: audio and pictures.
-
-Standard or URL-safe alphabet, padding optional; any other character, white space included, is a fault.
+Errors: nothing here raises anything but `ClientFault`, whose `param` is the path.
 """
 
 from __future__ import annotations
