@@ -1,18 +1,24 @@
-"""Who is let in: sessions by an exact count and by the load that they will bring, new turns by the load that they add.
+"""Admission: which sessions and turns are let in, and what is given up as load rises.
 
-A turn is admitted iff with it no stage would be busy more than `utilisation` of the time, all stages that work on the cores
-together no more than that share of them, and its own first audio can be expected in time. Audio that listeners have in hand is work
-already done: it counts against the load for the length of an answer, so that a short crowd costs nobody a refusal, and
-a server that falls behind lets fewer in. Otherwise the turn waits up to half the first-audio objective, then it is
-refused with a reason and a hint when to try again; never later, when something of it was already heard. Whoever would
-be alone is let in. Every decision is one call on one thread that counts those already let in, so simultaneous arrivals
-cannot overshoot. Loads are seconds of work per second of speech.
+Sessions are let in by an exact count and by the load that they will bring, new turns by the load
+that they add. A turn is admitted iff with it no stage would be busy more than `utilisation` of the
+time, all stages that work on the cores together no more than that share of them, and its own first
+audio can be expected in time. Audio that listeners have in hand is work already done: it counts
+against the load for the length of an answer, so that a short crowd costs no refusal, and a server
+that falls behind lets fewer in. Otherwise the turn waits up to half the first-audio objective, then
+it is refused with a reason and a hint when to try again; never later, when something of it was
+already heard. A session or turn that would be alone is let in.
 
-The overload ladder: what is given up first, second and last as load rises.
+The overload ladder: none -> longer chunks -> shorter answers (where the configuration allows it) ->
+new turns wait -> new turns are refused. Steps one and two follow the predicted load, with a
+hysteresis; the last two are what admission did lately. Answers that run are touched only by longer
+chunks.
 
-none -> longer chunks -> shorter answers (where the configuration allows it) -> new turns wait -> new turns are refused.
-Steps one and two follow the predicted load, with a hysteresis; the last two are what admission did lately. Answers that
-run are never touched but by longer chunks. `load` is 1 where admission stops.
+Invariants: every decision is one call on one thread that counts those already let in, so
+simultaneous arrivals cannot overshoot.
+
+Units: loads are seconds of work per second of speech; the ladder's `load` is 1 where admission
+stops.
 """
 
 from __future__ import annotations

@@ -1,25 +1,31 @@
-"""How much audio the next chunk holds. Sizes are nanoseconds of audio; steps come from a ladder of seconds.
+"""How much audio the next chunk holds, and how far ahead of the listener audio may be made.
 
-`FIXED` is what today's servers do: one small chunk, then large ones. `LEAD` takes the largest step whose making
-fits in the slack with one step's margin; the first chunk is the smallest that lasts until a second can be there.
-Chunk size decides continuity (serving page, section 9).
+`FIXED` is what today's servers do: one small chunk, then large ones. `LEAD` takes the largest step
+of the ladder whose making fits in the slack with one step's margin; the first chunk is the smallest
+that lasts until a second can be there. Chunk size decides continuity.
 
-How far ahead of the listener audio may be made: a cap that follows load and jitter.
+Audio made ahead is what a barge-in throws away, so an idle host stays close to the listener: it can
+refill any lead at once. A loaded one cannot, and it needs large chunks, which are cheaper a second
+and ask for as much lead: there the lead cap rises to `lead_cap_s`. (Shrinking it under load instead
+is a trap: less lead, smaller chunks, a vocoder that falls behind, less lead.) Load is the share of
+a full batch that waits at a decision of the busiest stage. A talker that is behind all the time is
+near its limit, and there a burst is paid from what listeners have: with `rush_cap_s` the cap is
+that far then. Only for the talker, where nothing has been made yet of the waiting work; a slow
+vocoder is helped by large chunks, and for those `lead_cap_s` is enough.
 
-Audio made ahead is what a barge-in throws away, so an idle host stays close to the listener: it can refill any lead at
-once. A loaded one cannot, and it needs large chunks, which are cheaper a second and ask for as much lead: there the cap
-rises to `lead_cap_s`. (Shrinking it under load instead is a trap: less lead, smaller chunks, a vocoder that falls behind,
-less lead.) Load is the share of a full batch that waits at a decision of the busiest stage.
+Barge-ins: what is wasted is the share of answers that are cut off times the lead. Up to `_USUAL` of
+answers the cap stays; when more are cut off it shrinks by the square of that, so that rather less
+is wasted. The share is a moving average over some hundred answers.
 
-A talker that is behind all the time is near its limit, and there a rush is paid from what listeners have: with `rush_cap_s` the
-cap is that far then. Only for the talker, where nothing has been made yet of what waits; a slow vocoder is helped by large
-chunks, and for those `lead_cap_s` is enough.
+Jitter: a chunk that comes with less lead left than the way to the listener takes raises the reserve
+by a step, one in time lowers it by a hundredth of that; so about one chunk in a hundred is that
+late.
 
-Barge-ins: what is wasted is the share of answers that are cut off times the lead. Up to `_USUAL` of answers the cap stays; when more
-are cut off it shrinks by the square of that, so that rather less is wasted. The share is a moving average over some hundred answers.
+Invariants: the lead cap stays within `lead_idle_s`..`rush_cap_s`.
 
-Jitter: a chunk that comes with less lead left than the way to the listener takes raises the reserve by a step, one in time
-lowers it by a hundredth of that; so about one chunk in a hundred is that late. Bounded: `lead_idle_s`..`rush_cap_s`.
+Units: sizes are nanoseconds of audio; steps come from a ladder of seconds.
+
+Source: docs/policies.md.
 """
 
 from __future__ import annotations

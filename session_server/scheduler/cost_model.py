@@ -1,16 +1,20 @@
-"""What a step costs, learned while serving: P90 of step time, and its work, per (stage, batch, units).
+"""What work costs, learned while serving: steps of the stages, and the uncounted rest.
 
-Batch and units are put into power-of-two buckets. P90 is never below the mean, an exponential average, and tracked by an
-asymmetric step (up by 9 parts when a sample lies above, down by 1 part when below). An unseen bucket is
-answered by the nearest one that has been seen. *Work* is what a step takes of a processor or device, without waiting for
-it: where stages share cores a step lasts longer than its work, and the load is the work. Times are nanoseconds.
+A step's cost is the P90 of its time, and its work, per (stage, batch, units). Batch and units are
+put into power-of-two buckets. P90 is never below the mean, an exponential average, and tracked by
+an asymmetric step (up by 9 parts when a sample lies above, down by 1 part when below). An unseen
+bucket is answered by the nearest one that has been seen. *Work* is what a step takes of a processor
+or device, without waiting for it: where stages share cores a step lasts longer than its work, and
+the load is the work.
 
-Work that no stage counts: hearing, recognition, the event loop, sockets.
+No stage counts hearing, recognition, the event loop and sockets. Where engines work on threads of
+their own, all that the server does is processor time of one process. The part of it that is no step
+of the counted stages is shared out among the sessions that were open meanwhile. Before that is
+known it is guessed as a share of what a response's speech costs. The guess weighs as much as a
+minute of one session, and measurements are forgotten over two minutes.
 
-Where engines work on threads of their own, all that the server does is processor time of one process. What of it is no step
-of the counted stages is shared out among the sessions that were open meanwhile: seconds of processor per second of a session.
-Before that is known it is guessed as a share of what a response's speech costs. The guess weighs as much as a minute of one
-session, and what was measured is forgotten over two minutes. Instants and counts are nanoseconds.
+Units: times and instants are nanoseconds; uncounted work is seconds of processor per second of a
+session.
 """
 
 from __future__ import annotations

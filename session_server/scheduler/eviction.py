@@ -1,12 +1,14 @@
-"""When a session's state will be used next, learned per session. Nanoseconds.
+"""Which session's state leaves the pool next, and which waits for room in it.
 
-Next use = end of playback + moving average of this session's reply delay (end of playback to its next turn); a session
-that plays nothing counts from its last use. Neither depends on the present, so an order by it stands still.
+Owns the next use of each session's state, learned per session, and two ordered sets with lazy
+removal. Next use = end of playback + moving average of this session's reply delay (end of playback
+to its next turn); a session that plays nothing counts from its last use. Neither depends on the
+present, so an order by it stands still. A session is offered for eviction again whenever its order
+or its eligibility changed; older places are passed over.
 
-Who is next to leave the pool, and who waits for room in it: two ordered sets with lazy removal.
+Invariants: the heaps hold at most a small multiple of what is valid.
 
-A session is offered for eviction again whenever its order or its eligibility changed; older places are passed over. The
-heaps hold at most a small multiple of what is valid.
+Units: nanoseconds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""How far an engine that schedules itself may go with one answer, and how soon its next token is wanted.
+"""Flow control: credits of a bounded edge, and leases of an engine that schedules itself.
 
-The server cannot choose the steps of such an engine, so it lends: an answer may be at most `LEASE` tokens beyond what was
-taken of it. A lease is renewed when half of it is used up, so that an answer which may go on never stands still, and not at all
-while the talker has enough text: then the engine stops by itself. A draft gets one small lease, until it is adopted.
-What would change little is not said: engines pay for each word. Counts are tokens, times nanoseconds.
+The producer at an edge takes a credit before it makes, the consumer gives it back. The server
+cannot choose the steps of an engine that schedules itself, so it lends: an answer may be at most
+`LEASE` tokens beyond what was taken of it. A lease is renewed when half of it is used up, so that
+an answer which may go on never stands still, and not at all while the talker has enough text: then
+the engine stops by itself. A draft gets one small lease, until it is adopted. The engine is also
+told how soon the next token is wanted, but not where that would change little: engines pay for each
+message.
 
-Credits of one bounded edge: the producer takes before it makes, the consumer gives back.
+Units: counts are tokens, times nanoseconds.
 """
 
 from __future__ import annotations

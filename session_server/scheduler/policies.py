@@ -1,18 +1,24 @@
-"""`liveserve`: strict classes, as the serving page reports them (section 1.2), in our reading.
+"""The policies `liveserve` and `fcfs`, and the choice of a stage's policy by name.
 
-U0  playing with buffer <= P_safe, smallest buffer first (finals of recognition count as awaited, U1)
+`liveserve`: strict classes, in our reading:
+
+U0  playing with buffer <= P_safe, smallest buffer first (finals of recognition count as awaited,
+    U1)
 U1  nothing audible yet, oldest first
-U2  the rest by utility: the memory that the session holds times the share of all that is taken, less the expected waste of
-    running ahead; while anyone is urgent at most `safe_share` of a batch
+U2  the rest by utility: the memory that the session holds times the share of all that is taken,
+    less the expected waste of running ahead; while anyone is urgent at most `safe_share` of a batch
 Below them partial recognitions, then drafts.
 
-Memory is the thinker's, where a session's long state is; what a session holds of it counts as a share of the pool, 0 to 1.
-Without a memory that is counted, U2 is ordered by lead.
+Memory is the thinker's, where a session's long state is. Without a memory that is counted, U2 is
+ordered by lead.
 
-`fcfs`: by arrival of the response or recognition; the baseline that today's servers use.
+`fcfs`: by arrival of the response or recognition; the baseline that today's servers use. A slot is
+free again as soon as its stage's work is done, as continuous batching does. Drafts come last: they
+are speculation, which a plain server would not do at all.
 
-A slot is free again as soon as its stage's work is done, as continuous batching does. Drafts come last: they are
-speculation, which a plain server would not do at all.
+Units: what a session holds of memory is a share of the pool, 0 to 1.
+
+Source: docs/policies.md.
 """
 
 from __future__ import annotations

@@ -1,37 +1,47 @@
-"""How many answers may begin to speak in a step of a talker that is behind: enough to use what it can make, not so many that
-all run dry.
+"""`deadline`: least slack first, in tiers, and how many answers may begin in a step.
 
-A full step makes `batch` units of speech, so a talker keeps `batch x unit / step time` listeners as far ahead as they are, some
-less for those who have yet to get a lead: its *places*. Leads are what a rush is paid from: the further ahead listeners are of the
-floor, the more answers than that may be under way, and when they are below it fewer. The number follows leads smoothly; a limit
-that stops all beginnings at once makes everybody late who comes in the seconds until leads are back.
-
-Times are nanoseconds. Nothing is counted until two steps in a row have been full.
-
-`deadline`: least slack first, in tiers (serving page, section 3.1).
-
-Starving  first audio overdue by `starve_ns` and more: before everything, so that nobody waits for ever
-Tier 0    playing and nearly dry: keeps overload from ruining those already served
+Starving  first audio overdue by `starve_ns` and more: before everything, so that no answer waits
+          for ever
+Tier 0    playing with a low buffer: keeps overload from ruining those already served
 Tier 1    all that can still be met, least slack first
-Tier 2    first audio that cannot be in time any more: it must not make others late. At the talker one in a step: many that
-          begin at once when there is room would make everybody nearly dry
+Tier 2    first audio that cannot be in time any more: it must not make others late. At the talker
+          one in a step: many that begin at once when there is room would leave all with a low
+          buffer
 Tier 3    playing with comfortable slack (longer than any first answer may take)
 Below them partial recognitions by due time, then drafts by arrival.
 
 A stage is *behind* when more is ready than a batch holds; then what goes first decides who loses.
-* At the talker, where speech begins, as many answers begin as it has places for (`beginnings.py`), those in time first; nobody
-  who is not nearly dry goes before them, and listeners share what is left, the driest first. As long as hardly anybody is lost and few
-  are late (a passing rush) leads may be spent down to `rush_lead_s` and a late answer goes next, one in a step. Once some are, who waits is
-  chosen: leads stay near `begin_lead_s` (for less, chunks are small and cost the vocoder more than it has), late answers wait until
-  listeners are `late_lead_s` ahead, and lost ones (2 s late) get what is left over: each that began would make one in time late.
-  So as long as there is too much some wait, `starve_s` at most, and all others are whole.
-* First audio is in time while its whole way down, by the estimates, is: one that cannot be would only make the next one late.
-* At the last stage, where work is done already, late first audio goes before comfortable listeners, lost answers after them.
+* At the talker, where speech begins, as many answers begin as its capacity allows, those in time
+  first; only answers with a low buffer go before them, and listeners share what is left, the
+  lowest buffer first. As long as hardly anybody is lost and few are late (a passing burst) leads
+  may be spent down to `rush_lead_s` and a late answer goes next, one in a step. Once some are, the
+  policy chooses which wait: leads stay near `begin_lead_s` (for less, chunks are small and cost the
+  vocoder more than it has), late answers wait until listeners are `late_lead_s` ahead, and lost
+  ones (2 s late) get what is left over: each that began would make one in time late. So as long as
+  there is too much some wait, `starve_s` at most, and all others are whole.
+* First audio is in time while its whole way down, by the estimates, is: one that cannot be would
+  only make the next one late.
+* At the last stage, where work is done already, late first audio goes before comfortable listeners,
+  lost answers after them.
 
-A larger batch is a longer step for everyone in it. So while anyone is pressed (nearly dry, or awaited with hardly any slack),
-what can wait (comfortable slack, drafts) gets at most a share of a batch that is not full; it is served when nobody is.
+The limit of beginnings: enough to use what a talker that is behind can make, not so many that all
+run dry. A full step makes `batch` units of speech, so a talker keeps `batch x unit / step time`
+listeners as far ahead as they are, some less for those who have yet to get a lead: its capacity.
+Leads are what a burst is paid from: the further ahead listeners are of the floor, the more answers
+than that may be under way, and when they are below it fewer. The number follows leads smoothly; a
+limit that stops all beginnings at once makes every answer late that comes in the seconds until
+leads are back. Nothing is counted until two steps in a row have been full.
 
-Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands still.
+A larger batch is a longer step for everyone in it. So while anyone is pressed (low buffer, or
+awaited with hardly any slack), what can wait (comfortable slack, drafts) gets at most a share of a
+batch that is not full; it is served when no answer is pressed.
+
+Slack is `latest_ns - now`; as every item's shrinks at the same rate, the order among them stands
+still.
+
+Units: times are nanoseconds.
+
+Source: docs/policies.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Where one response's listener is, as far as the engine host knows.
+"""How pressing one response's next step is, and where its listener is.
 
-Owns the estimate of the instant at which the listener runs dry. Between two frontier reports it assumes that
-playback goes on; a draft and a paused response do not play. Positions are samples of the response's stream,
-instants nanoseconds.
+Owns the estimate of the instant at which the listener runs dry, as far as the engine host knows.
+Between two frontier reports it assumes that playback goes on; a draft and a paused response do not
+play. From that, speech made below a stage and time estimates come work items.
 
-How pressing one response's next step is: turns playhead, speech made below a stage and time estimates into
-work items.
+`slack = lead + speech already made below this stage - estimated time through this stage and all
+below - transport`; before first audio the deadline is the turn's end plus the first-audio
+objective.
 
-`slack = lead + speech already made below this stage - estimated time through this stage and all below - transport`;
-before first audio the deadline is the turn's end plus the first-audio objective. Times are nanoseconds.
+Units: positions are samples of the response's stream, times and instants nanoseconds.
 """
 
 from __future__ import annotations
