@@ -1,21 +1,21 @@
-"""What came in and has not been worked off: frames and microphone audio of one session, in order of arrival.
+"""The input path of one session: client bytes to `AudioAppended` and `SpeechProbability`.
 
-Bounded: `full` says that the client sends more at once than anybody may.
+Owns the queue of frames and microphone audio that are not worked off yet, in order of arrival;
+decoder, framer, echo guard and voice activity detector of one session; and the bytes of its input
+time line. The queue's `full` says that the client sends more at once than any client may. One
+append is worked off in pieces of PIECE_MS, so that no step costs more than such a piece, however
+long the append is.
 
-The input path of one session: client bytes to `AudioAppended` and `SpeechProbability`.
+Where the microphone comes apart from the client's events (`apart`: a WebRTC track), its audio has a
+resampler of its own, and the bytes of the time line are those that are heard: `recording` brings
+them to the client's format. Recordings that a client puts inside an item are kept for recognition
+and for `retrieve`: a part with a transcript needs no recognition; one without gets a length, so
+that the core asks for its words.
 
-Owns decoder, framer, echo guard and voice activity detector of one session, and the bytes of its input time
-line. Positions: samples at INPUT_RATE. The resampler keeps a few milliseconds; a `clear` or a change of
-format drops them, and zeros take their place, so that what is heard and what was appended stay on one
-time line. One append is worked off in pieces of PIECE_MS, so that no step costs more than such a piece, however long the
-append is.
+Invariants: the resampler keeps a few milliseconds; a `clear` or a change of format drops them, and
+zeros take their place, so that what is heard and what was appended stay on one time line.
 
-Where the microphone comes apart from the client's events (`apart`: a WebRTC track), its audio has a resampler of its own, and
-the bytes of the time line are those that are heard: `recording` brings them to the client's format.
-
-Recordings that a client puts inside an item: kept for recognition and for `retrieve`.
-
-A part with a transcript needs no recognition; one without gets a length, so that the core asks for its words.
+Units: positions are samples at INPUT_RATE.
 """
 
 from __future__ import annotations

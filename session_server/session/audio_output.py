@@ -1,18 +1,20 @@
-"""The output edge of one session: core audio to deltas in the client's format, or to a transport that plays it.
+"""The output edge of one session: core audio to deltas, or to a transport that plays it.
 
-Owns one encoder per content part that is being spoken and the echo guard's view of what the listener is about
-to hear. The ledger counts at OUTPUT_RATE; only here does audio take the client's format, and a part keeps the one it
-began with: `rate_of` says how the client counts its samples, for the last MAX_RATES parts. A `Player` gets the audio as it
-is, and says itself what sounds when.
+Owns one encoder per content part that is being spoken, the echo guard's view of what the listener
+is about to hear, and the playout reports of one response that the core has not been given yet. The
+ledger counts at OUTPUT_RATE; only here does audio take the client's format, and a part keeps the
+one it began with: `rate_of` says how the client counts its samples, for the last MAX_RATES parts. A
+`Player` gets the audio as it is, and says itself what sounds when; its word on each 20 ms that have
+left is told to the core as often as that can matter.
 
-What a transport that plays says of each 20 ms that have left, told to the core as often as that can matter.
+Invariants: the core knows all that was sent before it is given anything that may decide about an
+answer, and from joined reports it comes to the same positions, to the sample, as from each by
+itself, since they carry the instant at which it will have been heard; no more than MOST reports are
+joined; the first one of a response, one after a gap, and those near the end of what is queued are
+told at once.
 
-Owns the reports of one response that the core has not been given yet. Invariants: the core knows all that was sent before it
-is given anything that may decide about an answer, and from joined reports it comes to the same positions, to the sample, as from
-each by itself, since they carry the instant at which it will have been heard; no more than MOST reports are joined; the first
-one of a response, one after a gap, and those near the end of what is queued are told at once.
-
-Instants are nanoseconds of the session's clock; positions are samples of the response's own stream.
+Units: instants are nanoseconds of the session's clock; positions are samples of the response's own
+stream.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""What the user said in the turns so far, for the prompts of a thinker that hears.
+"""The input time line's bytes: what the core names by position, this keeps.
 
-Bounded: when it is more than MAX_BYTES the oldest go, at once as many as make half of it free, so that the prompts of a
-long conversation keep a common beginning, which the engine need not read again. A sound alone above the bound is
-not kept.
+Owns three buffers of one session: 16 kHz samples (for recognition), the client's own PCM (for
+`retrieve`, which gives short audio back exactly as it was appended), and recordings that came
+inside items. Owns also the audio history: what the user said in the turns so far, for the prompts
+of a thinker that hears.
 
-The input time line's bytes: what the core names by position, this keeps.
+All are bounded: beyond `max_samples` the oldest audio goes, and a range that reaches back further
+is silently shortened to what is left. When the history is more than MAX_BYTES the oldest sounds go,
+at once as many as make half of it free, so that the prompts of a long conversation keep a common
+beginning, which the engine need not read again. A sound alone above the bound is not kept.
 
-Owns three buffers of one session: 16 kHz samples (for recognition) and the client's own PCM (for
-`retrieve`, which gives short audio back exactly as it was appended), and recordings that came inside items. Positions are absolute samples at
-INPUT_RATE since the session began. All are bounded: beyond `max_samples` the oldest audio
-goes, and a range that reaches back further is silently shortened to what is left.
+Units: positions are absolute samples at INPUT_RATE since the session began.
 """
 
 from __future__ import annotations

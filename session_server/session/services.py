@@ -1,8 +1,9 @@
-"""What every session of a server shares: services, fresh ids, the share of the loop for cameras.
+"""What every session of a server shares, and how far cameras give way to the event loop.
 
-Sound goes over the event loop. When it runs late, cameras get half of the rate that their sessions ask for, and half
-of that again for each `PERIOD_NS` in which it ran late once more; for each period in which it did not, they get twice
-as much, up to all.
+`post` hands a message to the engine host. Sound goes over the event loop: when the loop runs late,
+cameras get half of the rate that their sessions ask for, and half of that again for each
+`PERIOD_NS` in which it ran late once more; for each period in which it did not, they get twice as
+much, up to all.
 
 Units: nanoseconds of the caller's clock.
 """

@@ -1,19 +1,20 @@
-"""How close to the listener's need audio is handed over, and how old the news of the listener are.
+"""Where the time of a spoken turn goes: first audio, stopping, and handing over.
 
-A piece is needed when the listener has played all that was handed over before it. The first piece of an answer, and the
-first after a pause, is awaited by nobody and gives no sample. Units: ns of the clock, samples at the stream's rate.
+Watches one session's events and actions and records times; it decides nothing, and losing it would
+lose figures only.
 
-How fast speech over an answer is noticed, and how fast the answer then stops.
+* Turns: first-audio and endpointing times. No sample is recorded without a user turn.
+* Stops: how fast speech over an answer is noticed, and how fast the answer then stops. Of the legs
+  detect, duck and fence count from the onset of the speech; last_byte and silent from the fence.
+  `last_byte` is 0 where nothing of the answer was on its way to the socket any more. `silent` is
+  the client's last word about the answer (playback extension): without it there is no sample.
+* Playback: how close to the listener's need audio is handed over, and how old the news of the
+  listener are. A piece is needed when the listener has played all that was handed over before it.
+  The first piece of an answer, and the first after a pause, is not awaited and gives no sample.
 
-Legs (metrics page): detect, duck and fence count from the onset of the speech; last_byte and silent from the fence.
-`last_byte` is 0 where nothing of the answer was on its way to the socket any more. `silent` is the client's last word
-about the answer (playback extension): without it nobody knows, and there is no sample. Units: ns of the clock.
+Units: ns of the clock, samples at the stream's rate.
 
-Where the time of a spoken turn goes, as the server sees it.
-
-Watches one session's events and actions and records first-audio and endpointing times; `StopTiming` and
-`PlaybackTiming` get the rest. It decides nothing; losing it would lose figures only. No sample is recorded
-without a user turn. Units: ns of the clock.
+Source: docs/metrics.md.
 """
 
 from __future__ import annotations
