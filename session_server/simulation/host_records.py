@@ -1,9 +1,10 @@
-"""What the simulated host says about itself: who was let in, the steps of the overload ladder, where state was.
+"""What a simulated host says about itself, and what only the simulation can see of its run.
 
-One object a replica; `replica_figures` puts them together. Counts of admission run from the start of the run, those of
-residency from the end of its warm-up. Instants are nanoseconds.
+Owns which sessions and turns were let in, the steps of the overload ladder, and where state was:
+one object a replica; `replica_figures` puts them together. Counts of admission run from the start
+of the run, those of residency from the end of its warm-up.
 
-What only the simulation itself can see of one replica's run. Instants are nanoseconds of the virtual clock, audio is samples.
+Units: instants are nanoseconds of the virtual clock, audio is samples.
 """
 
 from __future__ import annotations

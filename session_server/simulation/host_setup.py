@@ -1,11 +1,8 @@
-"""What a simulated host is built from: the operator's parameters for a run, and the graph of a profile's stages.
+"""What a simulated host is built from: an operator's parameters, and a profile's stages.
 
-Profiles by name, from configs/profiles, or by path.
-
-A profile's step times as what a host's admission knows before its first session.
-
-Admission predicts with measured steps; before there are any, with these: each batch size to the power of two, prompts
-and chunks of the sizes that the scheduler asks for.
+Profiles are found by name, from configs/profiles, or by path. Admission predicts with measured
+steps; before there are any, with the profile's step times: each batch size to the power of two,
+prompts and chunks of the sizes that the scheduler asks for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What to simulate, as plain data: who talks, over which network, and under which scheduler.
+"""What to simulate, as plain data: users, network and scheduler.
 
-Nothing here acts. A spec and its seed decide every byte of the report. Seconds in `_s`, milliseconds in `_ms`,
-probabilities in 0..1. Where the defaults come from stands in docs/simulation.md.
+Nothing here acts. A spec and its seed decide every byte of the report. Random lengths come from the
+generator that the run's seed gave.
 
-Random lengths, from the generator that the run's seed gave.
+Units: seconds in `_s`, milliseconds in `_ms`, probabilities in 0..1.
+
+Source: docs/simulation.md says where the defaults come from.
 """
 
 from __future__ import annotations
