@@ -1,18 +1,23 @@
-"""How often a reader of frames lets the event loop turn, so that a flood of one peer leaves room for all others.
+"""How much one peer may have read in a turn of the event loop, in frames and in bytes.
 
-Reading does not suspend while frames are buffered. So the loop turns at least once between any two frames of a peer; unless its turns are
-so long that a microphone would be read more slowly than it speaks, and a ping behind it answered too late: then a few small
-frames are taken at once, and no longer than a frame lasts. Units: seconds of the event loop's clock, bytes.
+A flood of one peer leaves room for all others. Reading does not suspend while frames are buffered,
+so the loop turns at least once between any two frames of a peer; unless its turns are so long that
+a microphone would be read more slowly than it speaks, and a ping behind it answered too late: then
+a few small frames are taken at once, and no longer than a frame lasts.
 
-How much of one peer's bytes is parsed in one turn of the event loop.
+uvloop reads a socket up to 32 times in a turn, 256 KiB each. Where those hold nothing that a reader
+is given (the empty continuation frames of a message that never ends), aiohttp parses 8 MiB at once,
+and all other sessions stand still for 0.1 s of CPU time. So after each large read the socket is
+left alone until the next turn. Small reads, as of a client that speaks, cost nothing more.
 
-uvloop reads a socket up to 32 times in a turn, 256 KiB each. Where those hold nothing that a reader is given (the empty continuation
-frames of a message that never ends), aiohttp parses 8 MiB at once, and all other sessions stand still for 0.1 s of CPU time.
-So after each large read the socket is left alone until the next turn. Small reads, as of a client that speaks, cost nothing more.
+`take_turns` puts a protocol of ours in front of the connection's own; both sides are asyncio's
+public interface.
 
-`take_turns` puts a protocol of ours in front of the connection's own; both sides are asyncio's public interface. Invariant: whoever is
-behind may stop and go on with reading as before: it stops only while it is given bytes, when we have not stopped it; and bytes that come
-although we have stopped say that it went on.
+Invariants: the protocol behind may stop and go on with reading as before: it stops only while it is
+given bytes, when we have not stopped it; and bytes that come although we have stopped say that it
+went on.
+
+Units: seconds of the event loop's clock, bytes.
 """
 
 from __future__ import annotations

@@ -1,23 +1,28 @@
-"""The microphone of the cheap path: each packet is decoded to 16 kHz as it comes, on the event loop, without aiortc's jitter
-buffer, decoder thread and queues.
+"""The incoming audio of a call: microphone of the cheap path, track of the stock path.
 
-Where nothing at all comes for AHEAD_AFTER_S, 20 ms are made up before there is evidence of a loss: several packets lost in a row, and
-the one after them late, would else be a stop of over 100 ms. A network that only stood still loses the sound of one packet by it.
+Cheap path: each packet is decoded to 16 kHz as it comes, on the event loop, without aiortc's jitter
+buffer, decoder thread and queues. Owns one call's jitter buffer, time line and decoder. Packets
+come by one of two ways: from aiortc's receiver, whose handler is replaced; or, where the payload
+type cannot be taken for RTCP, from the socket itself, before aiortc sees them. aiortc's statistics
+go on being fed: without them the client gets no receiver reports. Other payload types (telephone
+events, redundancy) and packets that are no Opus are ignored. Where nothing at all comes for
+AHEAD_AFTER_S, 20 ms are made up before there is evidence of a loss: several packets lost in a row,
+and the one after them late, would else be a stop of over 100 ms. A network that only stood still
+loses the sound of one packet by it.
 
-Owns one call's reorder window, time line and decoder. Packets come by one of two ways: from aiortc's receiver, whose handler is
-replaced; or, where the payload type cannot be taken for RTCP, from the socket itself, before aiortc sees them. aiortc's
-statistics go on being fed: without them the client gets no receiver reports. Other payload types (telephone events, redundancy)
-and what is no Opus packet are ignored.
+Stock path: decoded frames go to mono PCM on one gapless time line. A hole in the stream's time
+stamps (lost packets, a microphone that sends nothing in silence) is filled with silence up to
+LONGEST_HOLE_S; beyond that the time line goes on without it. Every frame is taken at once: a track
+that is not read would keep them all.
 
-Bounds: a few packets in the window, statistics as `reception` says, `Allowance` for audio faster than real time. What goes
-wrong here ends this call alone, by `failed`. Private names: `contract`. Units: seconds of the event loop's clock.
+Invariants: a few packets wait at most, statistics stay within what a report can say
+(`aiortc_internals`, which also has the private names), and `Allowance` bounds audio that comes
+faster than real time: time stamps that swing would else make seconds of silence out of every
+packet.
 
-The incoming track: decoded frames to mono PCM on one gapless time line.
+Units: seconds of the event loop's clock.
 
-A hole in the stream's time stamps (lost packets, a microphone that sends nothing in silence) is filled with silence up to
-LONGEST_HOLE_S; beyond that the time line goes on without it. How much a client may bring that way is bounded (`Allowance`): time
-stamps that swing would else make seconds of silence out of every packet. Every frame is taken at once: a track that nobody
-reads would keep them all.
+Errors: a fault here ends this call alone, by `failed`.
 """
 
 from __future__ import annotations

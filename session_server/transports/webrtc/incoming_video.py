@@ -1,22 +1,23 @@
-"""The camera of the cheap path: frames are put together as their packets come, and decoded only while somebody looks.
+"""The cameras of the calls: what those of one process share, and one call's, on either path.
 
-Owns what a call holds for its video. aiortc's decoder thread, jitter buffer (which a lost packet stops for 512 more) and queues have
-nothing to do. Invariants: while nobody looks, a packet is counted for the receiver reports and let go; whoever begins to look gets
-a key frame first, and the client is asked for one, again each ASK_EVERY_S until it comes; a fault ends the video of this call
-alone, and is said once, by `failed`. With `keys_only` deltas are let go, and a key frame is asked for each KEYS_EVERY_S.
+`cheap`, on private parts of aiortc (`aiortc_internals`): frames are put together as their packets
+come, and decoded only while they are wanted. aiortc's decoder thread, jitter buffer (which a lost
+packet stops for 512 more) and queues have nothing to do. `stock`: aiortc decodes everything,
+whether it is wanted or not, and the track is read and its frames dropped; `key_frames` is then a
+picture each STOCK_EVERY_S. Owns what a call holds for its video. The parts of
+`session_server.video` are handed in (`Sight`): the packages may not import each other.
 
-Nothing is timed but by packets: where none come there is nothing to ask for. Private names: `contract`. Units: seconds of the event
-loop's clock.
+Invariants: the first video section of an offer that has VP8 is the camera's, and only received; a
+frame is handed on only while the session wants some. On the cheap path, while none is wanted, a
+packet is counted for the receiver reports and let go; a new viewer gets a key frame first, and the
+client is asked for one, again each ASK_EVERY_S until it comes. With `keys_only` deltas are let go,
+and a key frame is asked for each KEYS_EVERY_S. Nothing is timed but by packets: where none come
+there is nothing to ask for.
 
-The cameras of the calls: what those of one process share, and one call's, on either path.
+Units: seconds of the event loop's clock.
 
-`cheap`: `inline_camera`, on private parts of aiortc (`contract`). `stock`: aiortc decodes everything, whether anybody looks or not, and
-the track is read and its frames dropped; `key_frames` is then a picture each STOCK_EVERY_S. Invariants: the first video section of an
-offer that has VP8 is the camera's, and only received; a frame is handed on only while the session wants some; what fails here ends
-the video of that call, not the call, is logged once and counted.
-
-What comes of `session_server.video` is handed in (`Sight`): the packages may not import each other. Units: seconds of the event loop's
-clock.
+Errors: a fault ends the video of that call, not the call; it is said once, by `failed`, logged once
+and counted.
 """
 
 from __future__ import annotations

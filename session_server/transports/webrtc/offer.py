@@ -1,13 +1,15 @@
-"""How much an offer may say: read before it is parsed, since the parser's time and memory grow with the square of some lines.
+"""Reads a client's SDP offer, within bounds, and refuses offers that cannot be a call.
 
-One pass over the lines, no more work than their number. The bounds are several times what browsers offer, but for feedback of
-video, where a browser with many codecs comes to half. Units: lines.
+Candidates with a `.local` name are left out: resolving them costs a second, and the client's own
+checks reach us anyway. Sizes are bounded before the offer is parsed, since the parser's time and
+memory grow with the square of some lines, and since an offer makes us send packets to the addresses
+in it. That check is one pass over the lines. The bounds are several times what browsers offer, but
+for feedback of video, where a browser with many codecs comes to half.
 
-Reads a client's SDP offer: what can't be a call is refused here, with one clear line.
+Units: bounds are lines.
 
-Raises nothing but ClientFault: `invalid_sdp`, `no_audio` or `unsupported_codec`, param `sdp`. Candidates with a `.local` name
-are left out: resolving them costs a second, and the client's own checks reach us anyway. Sizes are bounded: an offer makes us
-send packets to the addresses in it.
+Errors: raises nothing but ClientFault with one clear line: `invalid_sdp`, `no_audio` or
+`unsupported_codec`, param `sdp`.
 """
 
 from __future__ import annotations

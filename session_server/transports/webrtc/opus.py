@@ -1,15 +1,17 @@
-"""libopus by ctypes: one stream's encoder and decoder, mono s16le.
+"""Opus, mono s16le: libopus by ctypes, and one packet for each outgoing frame.
 
-The library is the one in PyAV's wheel (its file name is no API, so it is looked for), else the system's. Opus takes and gives
-24 and 16 kHz by itself, so that nothing is resampled anywhere. Calls keep the interpreter's lock: each takes a tenth of a
-millisecond, and giving the lock up in between would let a busy engine thread hold back the frames of every call.
+The library is the one in PyAV's wheel (its file name is no API, so it is looked for), else the
+system's. Opus takes and gives 24 and 16 kHz by itself, so that nothing is resampled anywhere. Calls
+keep the interpreter's lock: each takes a tenth of a millisecond, and giving the lock up in between
+would let a busy engine thread hold back the frames of every call.
 
-Units: samples of the state's own rate. State is freed by `close`, or with the object; using it after that raises OpusError.
+An outgoing frame is FRAME_SAMPLES at OUTPUT_RATE. The encoder looks 6.5 ms ahead. Silence costs as
+much as speech to encode, and a call is silent most of the time: once SETTLED_FRAMES of it have gone
+through the encoder, its packet is sent again and again.
 
-Opus out: one packet for each frame of FRAME_SAMPLES at OUTPUT_RATE.
+Units: samples of the state's own rate.
 
-Opus takes 24 kHz as it is, so nothing is resampled. The encoder looks 6.5 ms ahead. Silence costs as much as speech to encode, and a
-call is silent most of the time: once SETTLED_FRAMES of it have gone through the encoder, its packet is sent again and again.
+Errors: state is freed by `close`, or with the object; using it after that raises OpusError.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""How long audio takes from the wire to the listener's ear.
+"""The way to one caller: events over the data channel, audio through the playout queue.
 
-Two sources. While the client reports what it plays, its reports count: the age of what it plays, less the way of the report,
-plus what its sound card adds, smoothed. Without them for STALE_S: half the round trip plus an assumed constant, and that is
-an estimate. Pure; seconds.
+Owns the events that are queued for the client, and how long audio takes from the wire to the
+listener's ear. Followers (sideband connections) get every event as it is. Audio deltas do not
+travel here: a transport that plays has a `Player`.
 
-The way to one caller: events over the data channel, audio through the playout queue.
+The way to the ear has two sources. While the client reports what it plays, its reports count: the
+age of what it plays, less the way of the report, plus what its sound card adds, smoothed. Without
+them for STALE_S: half the round trip plus an assumed constant, and that is an estimate.
 
-Owns what is queued for the client. Invariants: events leave in order, the first ones once the channel is open; beyond
-`outbox_bytes` the call closes; a message that the client says it cannot take is made smaller (`protocol.frames.fit`), never
-split and never an error of the session. Followers (sideband connections) get every event as it is. Audio deltas do not
-travel here: whoever plays has a `Player`.
+Invariants: events leave in order, the first ones once the channel is open; beyond `outbox_bytes`
+the call closes; a message that the client says it cannot take is made smaller
+(`protocol.frames.fit`), never split and never an error of the session.
+
+Units: seconds, bytes.
 """
 
 from __future__ import annotations

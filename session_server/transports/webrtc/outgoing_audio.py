@@ -1,18 +1,19 @@
-"""The outgoing audio of the cheap path: RTP packets that the process's ticker makes and sends, past aiortc's sender.
+"""The outgoing audio of a call: direct RTP on the cheap path, else a paced track.
 
-Owns the RTP header, sequence numbers and clock of one call. aiortc's sender stays in place for what it does well (its reports
-to the client, the answer's SDP) with a track that never yields; its counters are kept, since its reports are made of them.
-Frames leave once the connection is up; while there is no way to the client, time goes on and frames are left out.
+Cheap path: the process's ticker makes RTP packets and sends them past aiortc's sender. Owns the RTP
+header, sequence numbers and clock of one call. aiortc's sender stays in place for what it does well
+(its reports to the client, the answer's SDP) with a track that never yields; its counters are kept,
+since its reports are made of them. Frames leave once the connection is up; while there is no way to
+the client, time goes on and frames are left out. Private names are in `aiortc_internals`.
 
-Private names: `contract`. Units: seconds of the event loop's clock.
+Stock path: a frame each 20 ms, for as long as the connection lasts. Frame k is due at
+start + k * 20 ms, an absolute deadline; work or a machine that made one late lets the next ones
+catch up at once. After a stall of more than STALL_S frames are left out instead (the RTP clock
+moves on with them). RTP never stops: where there is no audio there is silence, since a browser
+stretches the last sound of a stream that stops. The track gives ready packets, so aiortc packs them
+as they are. The RTP clock of the wire begins at aiortc's random start.
 
-The outgoing track of the stock path: a frame each 20 ms on absolute deadlines, for as long as the connection lasts.
-
-Frame k is due at start + k * 20 ms; work or a machine that made one late lets the next ones catch up at once. After a stall
-of more than STALL_S frames are left out instead (the RTP clock moves on with them). RTP never stops: where there is no audio
-there is silence, since a browser stretches the last sound of a stream that stops.
-
-The track gives ready packets, so aiortc packs them as they are. The RTP clock of the wire begins at aiortc's random start.
+Units: seconds of the event loop's clock.
 """
 
 from __future__ import annotations

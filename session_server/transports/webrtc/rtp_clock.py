@@ -1,15 +1,19 @@
-"""The clock of an outgoing stream: frame k is due at start + k * 20 ms, and carries the RTP timestamp origin + k * 960.
+"""RTP clocks: of an outgoing audio stream, and of an incoming video track.
 
-Pure; seconds, and ticks of the RTP clock, which wraps at 2**32.
+Outgoing: frame k is due at start + k * 20 ms, and carries the RTP timestamp origin + k * 960.
 
-When a frame of an RTP video track was taken, on the session's clock.
+Incoming: when a frame was taken, on the session's clock. A camera's clock has an origin and a pace
+of its own (up to some hundred parts per million off). The least of (arrival - time stamp) over the
+last seconds is the offset between the two clocks, with the shortest way that a frame took; what a
+frame needed beyond that is its lateness. So a constant delay cannot be seen, and counts as none.
 
-A camera's clock has an origin and a pace of its own (up to some hundred parts per million off). The least of (arrival - time stamp) over the
-last seconds is the offset between the two clocks, with the shortest way that a frame took; what a frame needed beyond that is its lateness.
-So a constant delay cannot be seen, and counts as none. Time stamps are 90 kHz in 32 bits and wrap after 13 hours. Pure: instants in
-nanoseconds come in from outside.
+Pure: instants come in from outside.
 
-Invariants: an answer is never after the frame's arrival; where time stamps and arrivals do not fall, answers do not.
+Invariants: a frame's instant is never after its arrival; where time stamps and arrivals do not
+fall, instants do not.
+
+Units: outgoing seconds, and ticks of the RTP clock, which wraps at 2**32; incoming nanoseconds, and
+ticks of 90 kHz in 32 bits, which wrap after 13 hours.
 """
 
 from __future__ import annotations

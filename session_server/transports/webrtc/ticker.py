@@ -1,19 +1,21 @@
-"""One timer for the outgoing frames of all calls of a process.
+"""One timer for the outgoing frames of all calls of a process, and how late they leave.
 
-A frame is due every 20 ms in each of SLOTS slots, 5 ms apart; a call gets the slot with the fewest others, so that frames do not
-leave in one burst. Invariants: deadlines are absolute (slot k is due at origin + k * 5 ms), so work never makes them drift; slots
-that are late are made up for at once, one in each turn of the loop, and after a stall of more than STALL_S they are left out;
-what raises loses its seat, hears of it, and disturbs no other. Without calls there is no timer. All frames of a slot leave before
-anything is told of them: packets do not wait for what other calls make of theirs, and encoders run one after the other, which
-keeps the processor's caches warm.
+A frame is due every 20 ms in each of SLOTS slots, 5 ms apart; a call gets the slot with the fewest
+others, so that frames do not leave in one burst. Without calls there is no timer. All frames of a
+slot leave before anything is told of them: packets do not wait for what other calls make of theirs,
+and encoders run one after the other, which keeps the processor's caches warm.
+
+Lateness is the 99th percentile over the last WINDOW_S, and whether that is too late for one more
+call. It is counts only, in bins of a millisecond; one row of bins per second. Fewer than
+LEAST_FRAMES frames say nothing: with a handful of calls it is never their number that makes them
+late, and a single hiccup of the machine would be a percent of them.
+
+Invariants: deadlines are absolute (slot k is due at origin + k * 5 ms), so work never makes them
+drift; slots that are late are made up for at once, one in each turn of the loop, and after a stall
+of more than STALL_S they are left out; a receiver that raises loses its seat, is told so, and
+disturbs no other.
 
 Units: seconds of the event loop's clock.
-
-How late frames leave: the 99th percentile over the last WINDOW_S, and whether that is too late for one more call.
-
-Counts only, in bins of a millisecond; one row of bins per second. Fewer than LEAST_FRAMES frames say nothing: with a handful of
-calls it is never their number that makes them late, and a single hiccup of the machine would be a percent of them.
-Pure; seconds.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""One decoded frame of a client's camera track, as a session sees it (`transports.base.VideoFrame`).
+"""Whole frames of video to pictures, in threads that exist only while pictures are wanted.
 
-Owns its memory: what the decoder gave, which reuses nothing. The JPEG has no longer side than LONGEST_SIDE, and is av's, since the
-picture is av's already: half the time of Pillow's for the same error.
+`DecodeThreads` is one for a process, and its threads end with the last call that uses them.
+`VideoDecoder` is one for a call: a job at a time, of at most MOST_IN_A_JOB frames, so that calls
+take turns, and of what a job brings only the newest is handed on. The newest wins: a key frame puts
+away what waits before it, and what becomes more than MOST_WAITING frames or MOST_WAITING_BYTES is
+given up as a whole, and the next key frame awaited. A frame of more than MOST_PIXELS is not
+decoded. Everything but `_decoded` runs on the event loop's thread.
 
-How the gate's grid is made (`session_server.video.frame_gate.grid`) is handed in: transports and video may not import each other.
-
-Whole frames of video to pictures, in threads that exist only while somebody looks.
-
-`DecodeThreads` is one for a process, and its threads end with the last call that uses them. `VideoDecoder` is one for a call: a job at a
-time, of at most MOST_IN_A_JOB frames, so that calls take turns, and of what a job brings only the newest is handed on. The newest
-wins: a key frame puts away what waits before it, and what becomes more than MOST_WAITING frames or MOST_WAITING_BYTES is given up as
-a whole, and the next key frame awaited. A frame of more than MOST_PIXELS is not decoded.
-
-Everything but `_decoded` runs on the event loop's thread.
+A decoded frame owns its memory: what the decoder gave, which reuses nothing. Its JPEG has no longer
+side than LONGEST_SIDE, and is av's, since the picture is av's already: half the time of Pillow's
+for the same error. How the gate's grid is made (`session_server.video.frame_gate.grid`) is handed
+in: transports and video may not import each other.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
-"""What a packet of VP8 says of itself before anything is decoded (RFC 7741, 4; RFC 6386, 9.1). Pure.
+"""Packets of one VP8 stream to whole frames, in an order in which they can be decoded.
 
-A client writes these bytes: whatever they are, nothing here raises.
+Begins at a key frame, and begins there anew after each loss: what comes between would be decoded to
+rubbish. A packet that is missing is asked for (`ask_again`, a negative acknowledgement), and given
+up PATIENCE_S after the first one behind it. With `keys_only` each key frame is followed by a wait
+for the next. Also reads what a packet says of itself before anything is decoded. Pure.
 
-Packets of one video stream to whole frames, in an order in which they can be decoded.
+Invariants: MOST_PACKETS in a frame, as many behind a gap; none is held while a key frame is waited
+for. One source: that which came first; another takes its place once the first has been quiet for
+QUIET_S.
 
-Begins at a key frame, and begins there anew after each loss: what comes between would be decoded to rubbish. A packet that is
-missing is asked for (`ask_again`, a negative acknowledgement), and given up PATIENCE_S after the first one behind it. With
-`keys_only` each key frame is followed by a wait for the next.
+Units: instants and lengths are seconds, timestamps ticks of a clock of 90 kHz that wraps at 2**32.
 
-Bounds: MOST_PACKETS in a frame, as many behind a gap; none is held while a key frame is waited for. One source: that which came first;
-another takes its place once the first has been quiet for QUIET_S.
+Errors: a client writes these bytes: whatever they are, nothing here raises.
 
-Pure. Instants and lengths are seconds, timestamps ticks of a clock of 90 kHz that wraps at 2**32.
+Source: RFC 7741, 4; RFC 6386, 9.1.
 """
 
 from __future__ import annotations
