@@ -1,13 +1,12 @@
-"""Camera frames as the gate compares them: a small grid of how bright they are.
+"""The change gate: whether a camera frame shows something that the last kept one did not.
 
-Runs in worker threads. Luma is 0 to 255; a grid is `session_server.video.picture_limits.LumaGrid`.
+Frames are compared as small grids of how bright they are. The median difference is taken out first,
+which is what a camera's exposure does to all of the picture; then blocks of 4x4 cells are looked
+at. The reference is the last *kept* frame, so slow changes add up until they count. Numpy only,
+some 50 microseconds a frame, no state but the reference. Runs in worker threads.
 
-The change gate: whether a camera frame shows something that the last kept one did not.
-
-Frames are compared as grids of luma (`session_server.video.picture_limits.LumaGrid`). The median difference is taken out first, which is what a
-camera's exposure does to all of the picture; then blocks of 4x4 cells are looked at. The reference is the last *kept* frame, so slow
-changes add up until they count. Numpy only, some 50 microseconds a frame, no state but the reference. Instants are nanoseconds of any
-one clock that does not run backwards.
+Units: luma is 0 to 255; a grid is `session_server.video.picture_limits.LumaGrid`; instants are
+nanoseconds of any one clock that does not run backwards.
 """
 
 from __future__ import annotations
