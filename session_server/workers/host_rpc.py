@@ -1,18 +1,21 @@
-"""Questions to the other end of a link that have no answer yet.
+"""Requests over a link between a worker and the engine host: both sides of it.
 
-Invariants: at most `_MOST` wait; each ends, by its answer, at its deadline, or when the link is lost, and the last two are
-`HostSilent`. An answer that nobody waits for any more is dropped. Units: seconds of the event loop's clock.
+A worker's sessions see the host of another process as a `HostPort` onto the link: host messages go
+over it as they are; keys, readiness and metrics are requests with a deadline, so a host that hangs
+or vanishes costs a client a 503 and never a connection that waits for ever.
 
-The engine host's side of the links: whose a session is, and what workers may ask.
+The host's side owns which worker each session belongs to, the one store of ephemeral keys, and the
+sum of all metrics. Admission is the host's alone: this only carries request and answer. Both sides
+own the requests that have no answer yet. All on the loop's thread.
 
-Owns which worker each session belongs to, the one store of ephemeral keys, and the sum of all metrics. Invariants: a worker
-speaks only for sessions that it opened; when it goes, everything of its sessions is closed in the host, and nothing of it is
-delivered any more. Admission is the host's alone: this only carries question and answer. All on the loop's thread.
+Invariants: a worker speaks only for sessions that it opened; when it goes, everything of its
+sessions is closed in the host, and nothing of it is delivered any more. At most `_MOST` requests
+wait; each ends, by its answer, at its deadline, or when the link is lost. An answer that comes
+after that is dropped.
 
-The engine host of another process, as the sessions of a worker see it: a `HostPort` onto a link.
+Units: seconds of the event loop's clock.
 
-Owns the questions under way. The messages of the seam go over the link as they are; keys, readiness and metrics are questions with
-a deadline, so a host that hangs or vanishes costs a client a 503 and never a connection that waits for ever.
+Errors: a deadline that passes and a link that is lost are `HostSilent`.
 """
 
 from __future__ import annotations

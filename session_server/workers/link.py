@@ -1,14 +1,18 @@
-"""Messages on a byte stream: a length of four bytes (big endian), then that many bytes.
+"""One end of the socket pair between the supervisor and a worker, and its frames.
 
-Pure. Invariant: a frame is never longer than `MAX_FRAME`, so a stream that is out of step ends at once instead of waiting for
-gigabytes.
+Owns the socket. A frame is a length of four bytes (big endian), then that many bytes. Messages
+leave in the order in which they were sent, those of one turn of the loop in one write; they are
+handed over in order, on the loop's thread.
 
-One end of the socket pair between the supervisor and a worker.
+Invariants: a frame is never longer than `MAX_FRAME`, so a stream that is out of step ends at once
+instead of waiting for gigabytes. Nothing waits here beyond `MAX_WAITING` bytes (a peer that does
+not read for that long is given up). Whatever ends the link, `lost` is called exactly once, and
+afterwards `send` does nothing.
 
-Owns the socket. Messages leave in the order in which they were sent, those of one turn of the loop in one write; they are handed over
-in order, on the loop's thread. Invariants: nothing waits here beyond `MAX_WAITING` bytes (a peer that does not read for so long is
-given up), and a message that cannot be written is logged and dropped alone; whatever ends the link, `lost` is called exactly once, and afterwards `send` does nothing. A message that cannot be
-read ends the link: both ends are of one version.
+Units: bytes.
+
+Errors: a message that cannot be written is logged and dropped alone; a message that cannot be read
+ends the link: both ends are of one version.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""One worker process, as its parent sees it: how it is begun, what it says, how it ended.
+"""One worker process, as its parent sees it: its start, its files, its port, its end.
 
-Owns the process and the parent's end of the socket pair. A fresh interpreter is executed, never a fork of this one: engines have
-threads. It gets a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone, which tells it what to do.
-Invariant: after `ended` there is neither process nor link.
+Owns the process and the parent's end of the socket pair. A fresh interpreter is executed, never a
+fork of this one: engines have threads. It gets a session of its own, so that a terminal's Ctrl-C
+reaches the supervisor alone, which tells it what to do.
 
-What a worker makes of the server's configuration: files of its own, and its place.
+A worker has files of its own, since a file that several processes write would be torn.
+`observability.record_file` gets the worker's number into its name, and an equal share of
+`record_mb`: `talks.jsonl` is `talks.w1.jsonl` in worker 1, and `talks.w1-2.jsonl` in the second one
+that took its place, so that what a worker recorded before it was killed is still there.
 
-A file that one process writes would be torn by several. `observability.record_file` gets the worker's number into its name, and
-an equal share of `record_mb`: `talks.jsonl` is `talks.w1.jsonl` in worker 1, and `talks.w1-2.jsonl` in the second one that took its
-place, so that what a worker recorded before it was killed is still there.
+All workers listen on one port (SO_REUSEPORT), and the kernel spreads connections over them. The
+parent keeps it from the first look to the end by a socket that does not listen, it only holds the
+number: any free one for port 0, and no gap for others while a worker is begun again. Sharing is
+between processes of one user, so two servers could share a port by mistake: a look without
+SO_REUSEPORT comes first.
 
-The port that all workers listen on (SO_REUSEPORT), kept from the first look to the end.
-
-The kernel spreads connections over those that listen; this socket does not listen, it only holds the number: any free one for port 0,
-and no gap for others while a worker is begun again. Sharing is between processes of one user, so two servers could share a port by
-mistake: a look without SO_REUSEPORT comes first.
+Invariants: after `ended` there is neither process nor link.
 """
 
 from __future__ import annotations
