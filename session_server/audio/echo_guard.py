@@ -1,9 +1,9 @@
 """The server's own voice, coming back through the room, never interrupts it.
 
 Owns the decision, frame by frame, whether the microphone holds nothing but the echo of what is playing.
-Two questions, both answered from the playback that the ledger expects: is there an echo path (phases of
-microphone and far end agree at one delay, `echo_delay`), and is the frame no louder than its echo would be
-(`echo_level`)? Someone speaking over the echo is louder in some bands; with headphones no path is found.
+Two questions, both answered from the playback that the ledger expects (`echo_path`): is there an
+echo path (phases of microphone and far end agree at one delay), and is the frame no louder than its
+echo would be? Someone speaking over the echo is louder in some bands; with headphones no path is found.
 Network, device and room delays are unknown: the window spans -64 to +608 ms around the expected time.
 
 Instants are nanoseconds of the session's clock. Frames are FRAME_SAMPLES int16 at INPUT_RATE and consecutive.
