@@ -1,4 +1,4 @@
-"""The command line: `session-server COMMAND`. Parses, calls `runtime`, prints; decides nothing.
+"""The command line: `session-server COMMAND`. Parses, calls, prints; decides nothing.
 
 Exit codes: 0 done; 1 it was tried and did not work; 2 a wrong option, setting or missing model file (one line on
 stderr, no traceback unless `--debug`); 130 interrupted.
