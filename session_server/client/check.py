@@ -14,7 +14,7 @@ import socket
 import time
 from dataclasses import asdict, dataclass, field, replace
 
-from engines import registry as needs
+from engines import registry
 from engines.base import Stage
 from engines.graph import StageSpec
 from engines.model_store.store import ModelStore
@@ -100,7 +100,7 @@ def explained(error: SessionServerError, config: Config) -> SessionServerError:
     asked = [(spec.engine, spec.engine_options) for spec in config.graph.stages]
     if duplex is not None:
         asked = [(duplex.engine, duplex.options)]
-    if not any(needs.missing(name, options, store) for name, options in asked):
+    if not any(registry.missing(name, options, store) for name, options in asked):
         return error
     return type(error)(f"{error}; `session-server check` with these settings says what helps")
 
@@ -127,8 +127,8 @@ def _engines(config: Config) -> list[Finding]:
     if duplex is not None:
         name = f"duplex ({duplex.engine})"
         found = [
-            Finding(name, False, line, needs.cure(duplex.engine, line))
-            for line in needs.missing(duplex.engine, duplex.options, store)
+            Finding(name, False, line, registry.cure(duplex.engine, line))
+            for line in registry.missing(duplex.engine, duplex.options, store)
         ]
         beside = [] if duplex.words is None else _engine(recogniser(duplex.words), store)
         return found + [replace(of, detail=by_its_key(of.detail)) for of in beside]
@@ -137,14 +137,14 @@ def _engines(config: Config) -> list[Finding]:
 
 def _engine(spec: StageSpec, store: ModelStore) -> list[Finding]:
     name = f"{spec.stage.value} ({spec.engine})"
-    lines = needs.missing(spec.engine, spec.engine_options, store)
+    lines = registry.missing(spec.engine, spec.engine_options, store)
     try:
         engine_of(spec, store)
     except ConfigError as error:  # an option, or a package, which was told already
         if not lines or isinstance(error.__cause__, ValueError):
-            page = needs.family_of(spec.engine).page
+            page = registry.family_of(spec.engine).page
             return [Finding(name, False, str(error), f"correct it; see {page}")]
-    return [Finding(name, False, line, needs.cure(spec.engine, line)) for line in lines]
+    return [Finding(name, False, line, registry.cure(spec.engine, line)) for line in lines]
 
 
 def _port(config: Config) -> Finding:
@@ -210,7 +210,7 @@ def _cure_of(error: SessionServerError, config: Config) -> str:
     thinker = config.graph.stage(Stage.THINKER)
     if thinker is None:
         return "--debug shows more"
-    family = needs.family_of(thinker.engine)
+    family = registry.family_of(thinker.engine)
     own = isinstance(error, EngineFault) and thinker.engine in str(error)
     return f"{family.at_fault if own else '--debug shows more'}; see {family.page}"
 
