@@ -1,7 +1,7 @@
 """What happens to a session: past-tense values that the shell feeds to `Session.handle(event, now)`.
 
-Four sources: the client (after `protocol` validated and typed its message), the ears (VAD), the
-engine host (recognition, generation), and the transport. Input positions are samples at INPUT_RATE
+Four sources: the client (after `protocol` validated and typed its message), the audio input
+(VAD), the engine host (recognition, generation), and the transport. Input positions are samples at INPUT_RATE
 on the session's input time line (all audio ever appended); output positions are samples of the
 response's own stream at `OUTPUT_RATE`.
 """
@@ -128,7 +128,7 @@ class FramesCleared(Value, frozen=True):
     event_id: str | None = None
 
 
-# -- the ears
+# -- the audio input
 
 
 class SpeechProbability(Value, frozen=True):
