@@ -2,7 +2,7 @@
 
 For engines that work on threads of their own, one kind of model that is everywhere and whose speed is the machine's. They run
 through the stages as answers do, several at once, so that steps of several sizes and batches are measured; nobody hears them,
-nothing of them is counted but their steps, and nothing of them is kept. A rehearsal that fails or is slow only knows less, and a
+nothing of them is counted but their steps, and nothing of them is kept. A calibration that fails or is slow only knows less, and a
 warning says so. It ends when no stage is in a step of it any more: after MOST_S, and the step limit of one that hangs.
 """
 

@@ -1,4 +1,4 @@
-"""The engine host: sessions on one side of the message seam, stages and their engines on the other.
+"""The engine host: sessions on one side of the messages, stages and their engines on the other.
 
 `post` takes every message of a session, in its order, on the event loop's thread; answers leave through `deliver` on
 the same thread, never from inside an engine's. The host owns admission, fences and the responses under way; what is

@@ -107,7 +107,7 @@ class TurnGate:
                 self.loop.call_soon(self._look_again)
 
     def count_all_work(self, processor: Callable[[], int] | None) -> None:
-        """All stages of speech are threads of this process, and their steps were rehearsed: what else the server does
+        """All stages of speech are threads of this process, and their steps were calibrated: what else the server does
         counts, too. `processor`: processor time of all its threads; None: it cannot be told."""
         self._uncounted = Uncounted()
         self._headroom = Headroom(Headroom.FIRST_OF_ALL_WORK)

@@ -1,6 +1,6 @@
 """Drives a thinker that schedules itself, in the place of a stage's runner: the same owners, the same words, no steps.
 
-An answer begins in the engine when its owner first says that it is ready; from then on it is lent tokens (`scheduler.lease`)
+An answer begins in the engine when its owner first says that it is ready; from then on it is lent tokens (`scheduler.flow_control`)
 as often as its owner says so again, and told how urgent it is when that changed enough. A task reads each answer; nothing is
 read while the answer is held, so what lies between engine and owner is bounded by the lease, or by what an engine without
 leases keeps unread.
