@@ -270,7 +270,7 @@ class Calls:
         context: ConnectionContext,
         answered: asyncio.Future[tuple[str, str]],
     ) -> None:
-        """One call from its place on the doorstep to its end."""
+        """One call from its place among the pending ones to its end."""
         try:
             step = await self._doorstep.enter()
             try:

@@ -186,7 +186,7 @@ class Front:
         if self._record is not None:
             self._record.close()
 
-    # -- the seam to the host
+    # -- messages to and from the host
 
     def deliver(self, message: ToSession) -> None:
         """Take a message of the engine host."""
