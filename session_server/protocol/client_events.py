@@ -3,7 +3,7 @@
 Invariant: `decode_client_event` raises nothing but `ClientFault`, which carries the client's `event_id`
 whenever that can be read. Fields that an event does not know are ignored at its top level and inside
 items; inside `session` and `response` they are faults. `session` and `response` stay JSON here: what
-they mean depends on the session (`session_merge.apply_update`, `response_config.parse_response`).
+they mean depends on the session (`session_update.apply_update`, `response_config.parse_response`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ResponseCancel(msgspec.Struct, frozen=True, gc=False):
 
 
 class InputImageAppend(msgspec.Struct, frozen=True, gc=False):
-    """A camera frame. `image` stays base64 here: how large it may be depends on the session (`payloads.camera_frame`).
+    """A camera frame. `image` stays base64 here: how large it may be depends on the session (`values.camera_frame`).
     `timestamp_ms`: on the input time line; None: its present end."""
 
     image: str

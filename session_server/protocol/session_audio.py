@@ -1,4 +1,4 @@
-"""`session.audio`: merging what a session hears and how it speaks. Rules as in `session_merge`."""
+"""`session.audio`: merging what a session hears and how it speaks. Rules as in `session_update`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The effective session: everything that a client can choose, as one immutable value.
 
-`SessionConfig` is always whole and valid. `session_merge.apply_update` makes a new one of an old one and an
+`SessionConfig` is always whole and valid. `session_update.apply_update` makes a new one of an old one and an
 update; `to_wire` spells it as `session.created` and `session.updated` show it. Names are the wire's;
 a voice is kept as the client spelt it and resolved by `Voices`. Stored JSON (schemas, prompt variables) is
 kept as text, so that equal configs compare equal and nothing in them can change.
