@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 from msgspec.structs import replace
 
-from session_server.core import actions, conversation as items, events, settings
+from session_server.core import actions, conversation, events, settings
 from session_server.core.session import Session
 from session_server.types.audio import WordSpan
 from session_server.types.errors import ConfigError
@@ -26,7 +26,7 @@ from session_server.types.ids import NewId
 
 _KNOWN: dict[str, Any] = {
     name: value
-    for module in (events, items, settings)
+    for module in (events, conversation, settings)
     for name, value in vars(module).items()
     if isinstance(value, type) and value.__module__ == module.__name__
 } | {"WordSpan": WordSpan}
