@@ -129,7 +129,7 @@ class CostModel:
 
 
 _SHARE = 1.0
-"""Of a second of a response's speech, for each second of a session: 0.09 to 0.11 core beside 0.09, as rehearsed, with eight
+"""Of a second of a response's speech, for each second of a session: 0.09 to 0.11 core beside 0.09, as calibrated, with eight
 users of the CPU engines who interrupt (docs/admission.md)."""
 _LEAST = 0.4
 """The same, never less: where other programs leave little of the processors, little is done and little is measured."""
