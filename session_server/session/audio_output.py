@@ -32,7 +32,7 @@ from session_server.core.turn_taking import TurnState
 from session_server.protocol.client_events import PlaybackAck
 from session_server.protocol.error_codes import missing
 from session_server.protocol.frames import AudioDeltas
-from session_server.session import host_adapter as seam
+from session_server.session import host_adapter
 from session_server.transports.base import AudioSent, Outbox, PlayoutTransport
 from session_server.types.audio import NS_PER_MS, OUTPUT_RATE, AudioFormat, samples_to_ns
 
@@ -200,7 +200,7 @@ class SentReports:
     def take(self) -> list[events.AudioWritten]:
         """All that the core does not know of yet, as one event or none."""
         last, self._last, self._joined = self._last, None, 0
-        return [] if last is None else [seam.audio_written(last, self._heard_ns)]
+        return [] if last is None else [host_adapter.audio_written(last, self._heard_ns)]
 
     def may_wait(self, event: events.Event, state: TurnState) -> bool:
         """Nothing about an answer can follow from this event: the user is quiet, and stays so."""

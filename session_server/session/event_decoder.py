@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from session_server.core import conversation as items, events, settings
+from session_server.core import conversation, events, settings
 from session_server.protocol import client_events as wire, items as wire_items, session_config
 from session_server.protocol.response_config import ResponseConfig
 from session_server.protocol.tools import FunctionTool, ToolChoice
@@ -17,7 +17,7 @@ from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import ClientFault
 from session_server.types.ids import NewId
 
-FindItem = Callable[[str], items.Item | None]
+FindItem = Callable[[str], conversation.Item | None]
 """Looks up a conversation item by its id."""
 
 _NO_LIMIT = 4096
@@ -102,29 +102,33 @@ def core_tool_choice(choice: ToolChoice) -> settings.ToolChoice:
     return settings.ToolChoice(choice.mode, choice.name)
 
 
-def core_item(item: wire_items.Item, new_id: NewId) -> items.Item:
+def core_item(item: wire_items.Item, new_id: NewId) -> conversation.Item:
     """The item, with an id of its own."""
     item_id = item.id or new_id("item")
-    status = items.ItemStatus(item.status)
+    status = conversation.ItemStatus(item.status)
     match item:
         case wire_items.MessagePayload(_, role, _, content):
-            return items.Message(item_id, items.Role(role), status, tuple(map(_content, content)))
+            return conversation.Message(
+                item_id, conversation.Role(role), status, tuple(map(_content, content))
+            )
         case wire_items.FunctionCallPayload(_, call_id, name, arguments):
-            return items.FunctionCall(item_id, call_id or new_id("call"), name, arguments, status)
+            return conversation.FunctionCall(
+                item_id, call_id or new_id("call"), name, arguments, status
+            )
         case wire_items.FunctionCallOutputPayload(_, call_id, output):
-            return items.FunctionCallOutput(item_id, call_id, output, status)
+            return conversation.FunctionCallOutput(item_id, call_id, output, status)
 
 
-def _content(part: wire_items.Content) -> items.Content:
+def _content(part: wire_items.Content) -> conversation.Content:
     match part:
         case wire_items.InputText(text) | wire_items.OutputText(text):
-            return items.TextContent(text)
+            return conversation.TextContent(text)
         case wire_items.InputAudioPayload(transcript):
-            return items.InputAudioContent(0, 0, transcript, appended=False)
+            return conversation.InputAudioContent(0, 0, transcript, appended=False)
         case wire_items.InputImage(image_url, detail):
-            return items.ImageContent(image_url, detail)
+            return conversation.ImageContent(image_url, detail)
         case wire_items.OutputAudio(transcript):
-            return items.OutputAudioContent(transcript)
+            return conversation.OutputAudioContent(transcript)
 
 
 def response_requested(
@@ -162,7 +166,7 @@ def _context_item(
     new_id: NewId,
     find: FindItem,
     event_id: str | None,
-) -> items.Item:
+) -> conversation.Item:
     if not isinstance(entry, wire_items.ItemReference):
         _refuse_unknown_words(entry, path, event_id)
         return core_item(entry, new_id)

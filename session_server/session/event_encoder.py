@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 from msgspec import UNSET
 
-from session_server.core import actions, conversation as items
+from session_server.core import actions, conversation
 from session_server.core.settings import Modality
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.frames import MAX_ECHO
@@ -80,7 +80,7 @@ class Speller:
     def forget_audio(self, item_id: str) -> None:
         self._audio_bytes -= sum(map(len, self._audio.pop(item_id, {}).values()))
 
-    # -- spelling
+    # -- encoding
 
     def spell(self, action: actions.Announcement) -> wire.ServerEvent:
         """The event that says what `action` announces."""
@@ -208,18 +208,18 @@ class Speller:
 
     # -- items
 
-    def item(self, item: items.Item, with_audio: bool = False) -> wire_items.Item:
+    def item(self, item: conversation.Item, with_audio: bool = False) -> wire_items.Item:
         """The item as the wire shows it; user audio only where asked for."""
         match item:
-            case items.Message(item_id, role, status, content):
+            case conversation.Message(item_id, role, status, content):
                 sounds = self._audio.get(item_id, {}) if with_audio else {}
                 parts = tuple(_content(part, role, sounds.get(i)) for i, part in enumerate(content))
                 return wire_items.MessagePayload(item_id, role.value, status.value, parts)
-            case items.FunctionCall(item_id, call_id, name, arguments, status):
+            case conversation.FunctionCall(item_id, call_id, name, arguments, status):
                 return wire_items.FunctionCallPayload(
                     item_id, call_id, name, arguments, status.value
                 )
-            case items.FunctionCallOutput(item_id, call_id, output, status):
+            case conversation.FunctionCallOutput(item_id, call_id, output, status):
                 return wire_items.FunctionCallOutputPayload(item_id, call_id, output, status.value)
 
 
@@ -259,17 +259,19 @@ _InputAction = (
 )
 
 
-def _content(part: items.Content, role: items.Role, sound: bytes | None) -> wire_items.Content:
+def _content(
+    part: conversation.Content, role: conversation.Role, sound: bytes | None
+) -> wire_items.Content:
     match part:
-        case items.TextContent(text):
-            if role is items.Role.ASSISTANT:
+        case conversation.TextContent(text):
+            if role is conversation.Role.ASSISTANT:
                 return wire_items.OutputText(text)
             return wire_items.InputText(text)
-        case items.InputAudioContent():
+        case conversation.InputAudioContent():
             return wire_items.InputAudioPayload(part.transcript, sound)
-        case items.OutputAudioContent(transcript):
+        case conversation.OutputAudioContent(transcript):
             return wire_items.OutputAudio(transcript)
-        case items.ImageContent(image_url, detail):
+        case conversation.ImageContent(image_url, detail):
             return wire_items.InputImage(image_url, detail)
 
 

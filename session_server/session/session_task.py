@@ -29,7 +29,7 @@ from session_server.protocol.server_events import ServerEvent, error_of
 from session_server.protocol.session_config import SessionConfig
 from session_server.protocol.session_update import apply_update
 from session_server.protocol.values import JsonObject
-from session_server.session import event_decoder as intents, host_adapter as seam
+from session_server.session import event_decoder, host_adapter
 from session_server.session.audio_input import (
     Ears,
     Entry,
@@ -170,7 +170,7 @@ class SessionTask:
 
     def on_message(self, message: ToSession) -> None:
         """A message of the engine host, for this session."""
-        event = seam.from_host(message)
+        event = host_adapter.from_host(message)
         if event is not None:
             self._enter(event)
 
@@ -266,8 +266,8 @@ class SessionTask:
             created = keep_recordings(created, event.item, self._ears, self._speller, natively)
         self._feed(created)
 
-    def _understood(self, event: intents.Simple) -> events.ClientEvent:
-        return intents.core_event(event, self._services.new_id, self._voice.rate_of)
+    def _understood(self, event: event_decoder.Simple) -> events.ClientEvent:
+        return event_decoder.core_event(event, self._services.new_id, self._voice.rate_of)
 
     def _update(self, session: JsonObject, event_id: str | None) -> None:
         rules, locked = self._services.rules, self._core.voice_locked
@@ -282,7 +282,9 @@ class SessionTask:
 
     def _settings(self, config: SessionConfig) -> SessionSettings:
         all_, plays = self._services, self._server_plays
-        return intents.core_settings(config, all_.rules.voices, plays, all_.hearing, all_.sees)
+        return event_decoder.core_settings(
+            config, all_.rules.voices, plays, all_.hearing, all_.sees
+        )
 
     def _request(self, response: JsonObject, event_id: str | None) -> None:
         rules, locked = self._services.rules, self._core.voice_locked
@@ -290,7 +292,7 @@ class SessionTask:
             response, self._config, rules, voice_locked=locked, event_id=event_id
         )
         find, new_id = self._core.item, self._services.new_id
-        self._feed(intents.response_requested(asked, rules.voices, new_id, find, event_id))
+        self._feed(event_decoder.response_requested(asked, rules.voices, new_id, find, event_id))
 
     # -- the core and its actions
 
@@ -344,7 +346,9 @@ class SessionTask:
                 | actions.WarmPrefix() | actions.AdoptDraft() | actions.CancelGeneration() | actions.RaiseFence()
                 | actions.CancelWork() | actions.ReportFrontier()
             ):  # fmt: skip
-                self._services.post(seam.to_host(self.session_id, action, self._ears.audio, now))
+                self._services.post(
+                    host_adapter.to_host(self.session_id, action, self._ears.audio, now)
+                )
             case actions.LookAtFrame() | actions.ForgetFrames() | actions.SetFrameRate() | actions.WantFrame():  # fmt: skip
                 self._camera.perform(action, now)
             case _:
