@@ -17,7 +17,7 @@ from session_server.core.session import Session
 from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
 from session_server.host import messages
 from session_server.recording.recorder import Recorder
-from session_server.session import host_adapter as seam
+from session_server.session import host_adapter
 from session_server.session.input_timeline import InputTimeline
 from session_server.simulation.network import Path
 from session_server.simulation.sim_camera import CameraRecords, SimCamera
@@ -117,14 +117,14 @@ class SimSession:
                 self.generated[message.response] = made + len(message.pcm) // 2
             elif self.camera_records is not None:
                 self._note_look(message, self.camera_records)
-            event = seam.from_host(message)
+            event = host_adapter.from_host(message)
             if event is not None:
                 self.feed(event)
 
     # -- the core
 
     def feed(self, event: events.Event) -> None:
-        """One event that is not of the ears: what was heard until now comes first."""
+        """One event that is not of the audio input: what was heard until now comes first."""
         if self.closed:
             return
         if not self._busy:
@@ -172,10 +172,10 @@ class SimSession:
             self._post(messages.UserSpeaks(self.name))
         self._loop.post(self._down.arrives(now), self._client.on_announcement, action)
 
-    def _command(self, action: seam.HostCommand, now: int) -> None:
+    def _command(self, action: host_adapter.HostCommand, now: int) -> None:
         self._post(self._message(action, now))
 
-    def _hand_over(self, action: seam.HostCommand, now: int) -> None:
+    def _hand_over(self, action: host_adapter.HostCommand, now: int) -> None:
         """Work for the host's stages, which takes a moment to reach them."""
         message = self._message(action, now)
         if self._handover_ns:
@@ -183,9 +183,9 @@ class SimSession:
         else:
             self._post(message)
 
-    def _message(self, action: seam.HostCommand, now: int) -> messages.ToHost:
+    def _message(self, action: host_adapter.HostCommand, now: int) -> messages.ToHost:
         audio = cast("InputTimeline", self.words)
-        return seam.to_host(self.name, action, audio, now)
+        return host_adapter.to_host(self.name, action, audio, now)
 
     def _hang_up(self, _: actions.CloseConnection, now: int) -> None:
         self.close()
@@ -206,7 +206,7 @@ class SimSession:
             )
             return
         self._look = (action.work_id, now)
-        due = now + seam.PICTURE_DUE_MS * NS_PER_MS
+        due = now + host_adapter.PICTURE_DUE_MS * NS_PER_MS
         message = messages.LookAt(self.name, action.work_id, picture, due, action.read, camera=True)
         self._loop.post(now + self._handover_ns, self._post, message)
 
