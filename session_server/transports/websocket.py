@@ -8,8 +8,8 @@ Owns the frames of one connection from upgrade to close. Invariants:
   everything of a response but that one frame.
 * The outbox is bounded in bytes and in time. At either bound the queue is given up and the connection closes
   with 1013; the peer has `close_wait_s` to read what the kernel holds, then the socket is aborted.
-* A flood leaves room for all others: the loop turns between a peer's frames, pings included (`loop_turns`), and between large
-  reads of its bytes, whatever is in them (`read_turns`).
+* A flood leaves room for all others: the loop turns between a peer's frames, pings included (`read_budget`), and between large
+  reads of its bytes, whatever is in them.
 * Our own standstill is not counted against the peer: a frame that waited for us still gets `_GRACE_S` of the peer's time.
 * Whatever ends the connection, the endpoint hears `on_closed` exactly once, and no task or socket is left.
 

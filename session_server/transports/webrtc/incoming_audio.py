@@ -41,7 +41,7 @@ from aiortc.rtcrtpparameters import RTCRtpReceiveParameters
 from aiortc.rtcrtpreceiver import StreamStatistics
 from aiortc.rtp import RtpPacket
 
-from session_server.transports.webrtc import opus as libopus
+from session_server.transports.webrtc import opus
 from session_server.transports.webrtc.aiortc_internals import bound_jitter, room_for_one
 from session_server.transports.webrtc.jitter_buffer import (
     PATIENCE_S,
@@ -95,7 +95,7 @@ class InlineMicrophone:
         self._window = ReorderWindow()
         self._line = MicLine()
         self._allowance = Allowance(self._loop.time())
-        self._decoder = libopus.Decoder(INPUT_RATE)
+        self._decoder = opus.Decoder(INPUT_RATE)
         self._payload_types: frozenset[int] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
@@ -253,13 +253,13 @@ class InlineMicrophone:
     def _decoded(self, payload: bytes, samples: int) -> bytes:
         try:
             return self._decoder.decode(payload)
-        except libopus.OpusError:
+        except opus.OpusError:
             return self._decoder.conceal(samples)
 
     def _recovered(self, following: bytes, samples: int) -> bytes:
         try:
             return self._decoder.recover(following, samples)
-        except libopus.OpusError:
+        except opus.OpusError:
             return self._decoder.conceal(samples)
 
     def _broke(self, fault: Exception) -> None:

@@ -5,7 +5,7 @@ come, and decoded only while they are wanted. aiortc's decoder thread, jitter bu
 packet stops for 512 more) and queues have nothing to do. `stock`: aiortc decodes everything,
 whether it is wanted or not, and the track is read and its frames dropped; `key_frames` is then a
 picture each STOCK_EVERY_S. Owns what a call holds for its video. The parts of
-`session_server.video` are handed in (`Sight`): the packages may not import each other.
+`session_server.video` are handed in (`VideoSetup`): the packages may not import each other.
 
 Invariants: the first video section of an offer that has VP8 is the camera's, and only received; a
 frame is handed on only while the session wants some. On the cheap path, while none is wanted, a

@@ -1,6 +1,6 @@
 """What the calls of one process share: the path that their audio takes, one ticker, and how late it is; the path of video.
 
-Two paths. `cheap`: our own RTP out and decoding inline, on private parts of aiortc (`contract`). `stock`: aiortc's sender and
+Two paths. `cheap`: our own RTP out and decoding inline, on private parts of aiortc (`aiortc_internals`). `stock`: aiortc's sender and
 receiver; the way back when a new version has moved something, or when it is asked for. Video has its own contract, and may take
 the stock path alone. Invariants: a path is decided once, at the start, and said in one line of the log; a call keeps its paths.
 
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from aiortc import MediaStreamTrack, RTCPeerConnection
 
-from session_server.transports.webrtc import aiortc_internals as contract
+from session_server.transports.webrtc import aiortc_internals
 from session_server.transports.webrtc.aiortc_internals import watch_over_reports
 from session_server.transports.webrtc.incoming_audio import InlineMicrophone, listen
 from session_server.transports.webrtc.incoming_video import SharedVideo, VideoSetup
@@ -97,11 +97,11 @@ class Media:
         self._max_lateness_s = max_lateness_s
         self._lateness = Lateness()
         self._ticker = Ticker(self._loop)
-        self.path = _choose(wanted, contract.broken, "media path")
+        self.path = _choose(wanted, aiortc_internals.broken, "media path")
         self.video: SharedVideo | None = None
         """None: no call takes video."""
         if sight is not None:
-            path = _choose(wanted, contract.broken_video, "path of video")
+            path = _choose(wanted, aiortc_internals.broken_video, "path of video")
             self.video = SharedVideo(cheap=path is MediaPath.CHEAP, sight=sight)
         self.live: Counter[MediaPath] = Counter()
         """Calls that have audio now, by their path."""
