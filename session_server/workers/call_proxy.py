@@ -63,7 +63,7 @@ def socket_of(folder: Path, slot: int) -> Path:
 
 
 class Relay:
-    """A `place.PassOn`. `limits`: of the second connections."""
+    """A `worker_identity.PassOn`. `limits`: of the second connections."""
 
     def __init__(self, folder: Path, slot: int, workers: int, limits: WebSocketLimits) -> None:
         self._folder = folder

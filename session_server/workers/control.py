@@ -1,4 +1,4 @@
-"""What supervisor and worker say to each other beside the messages of the seam.
+"""What supervisor and worker say to each other beside the host messages.
 
 `ask` numbers a question of either side; its answer carries the same number. Times are unix seconds. Everything is msgpack on the
 wire; `pack` and the two decoders are the only places that know it.

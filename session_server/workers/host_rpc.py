@@ -113,7 +113,7 @@ Asked = ToHost | MintSecret | FindSecret | AskReady | AskPage | Counted
 
 
 class Peer:
-    """A worker, as the desk knows it; `send` is its link."""
+    """A worker, as the host's side knows it; `send` is its link."""
 
     def __init__(self, send: Callable[[ToSession | Control], None]) -> None:
         self.send = send

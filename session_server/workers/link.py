@@ -28,7 +28,7 @@ import msgspec
 from session_server.workers.control import pack
 
 MAX_FRAME = 128 * 1024 * 1024
-"""The longest message of the seam is the input of one turn: `core.max_input_ms` of s16le at 16 kHz."""
+"""The longest host message is the input of one turn: `core.max_input_ms` of s16le at 16 kHz."""
 
 _HEAD = 4
 
