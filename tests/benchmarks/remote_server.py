@@ -1,4 +1,4 @@
-"""Does a model server that is reached over the network keep what the runtime relies on, and how soon? For any that speaks OpenAI's
+"""Does a model server that is reached over the network keep what the host relies on, and how soon? For any that speaks OpenAI's
 chat completions, which must be running and serve nobody else:
 
     python -m tests.benchmarks.remote_server --base-url http://127.0.0.1:8001/v1 --places 3

@@ -1,4 +1,4 @@
-"""Any network: what comes out of the reorder window is in order, complete but for what was lost or late, and soon."""
+"""Any network: what comes out of the jitter buffer is in order, complete but for what was lost or late, and soon."""
 
 from __future__ import annotations
 

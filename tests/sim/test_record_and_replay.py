@@ -7,7 +7,7 @@ import io
 import pytest
 
 from loadgen.drivers.simulated import SimulatedUsers
-from session_server.core import conversation as items, events, settings
+from session_server.core import conversation, events, settings
 from session_server.recording.recorder import Recorder, pack, replay, unpack
 from session_server.simulation.host_setup import find_profile
 from session_server.simulation.replica import Replica
@@ -51,8 +51,11 @@ def test_a_lost_event_shows() -> None:
 
 
 def test_values_survive() -> None:
-    message = items.Message(
-        "item_1", items.Role.USER, items.ItemStatus.COMPLETED, (items.TextContent("hi"),)
+    message = conversation.Message(
+        "item_1",
+        conversation.Role.USER,
+        conversation.ItemStatus.COMPLETED,
+        (conversation.TextContent("hi"),),
     )
     for value in (
         events.ItemCreated(message, None, "e"),

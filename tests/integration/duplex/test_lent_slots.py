@@ -16,7 +16,7 @@ from engines.graph import PROCESS, DuplexSpec, RestSpec
 from engines.model_store.store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
-from session_server.duplex import engine_keeper as duplex_keeper
+from session_server.duplex import engine_keeper
 from session_server.duplex.core.slots import SeatState
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engine_keeper import watch_duplex
@@ -197,7 +197,7 @@ async def test_a_conversation_that_rests_does_not_notice_that_the_model_died(
     placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its state is here; the one in the slot is lost and told so once."""
-    monkeypatch.setattr(duplex_keeper, "RETRY_S", (0.01,))
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01,))
     options = dict(SPEC.options)
     if placement == "thread":
         options["throw_at_tick"] = 60

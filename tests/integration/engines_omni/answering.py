@@ -1,4 +1,4 @@
-"""Engines of the Omni graph driven by hand, as the runtime would: tokens to the talker, frames to the vocoder."""
+"""Engines of the Omni graph driven by hand, as the host would: tokens to the talker, frames to the vocoder."""
 
 from __future__ import annotations
 

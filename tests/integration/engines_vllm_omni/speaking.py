@@ -1,4 +1,4 @@
-"""One spoken answer driven by hand, as the runtime would: its text to the talker, its speech taken as it is wanted."""
+"""One spoken answer driven by hand, as the host would: its text to the talker, its speech taken as it is wanted."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from engines.base import Stage
 from engines.sim.wave import verify
 from session_server.host.messages import Finished
-from session_server.host.stages import engine_keeper as restarts
+from session_server.host.stages import engine_keeper
 from session_server.types.errors import ConfigError
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -75,8 +75,8 @@ async def test_a_step_that_hangs_in_a_process_is_killed(open_bench):
 async def test_a_process_that_stands_still_while_it_loads_anew_is_noticed_soon(
     open_bench, monkeypatch
 ):
-    monkeypatch.setattr(restarts, "AGAIN_S", 2.0)
-    monkeypatch.setattr(restarts, "RETRY_S", (0.01,))
+    monkeypatch.setattr(engine_keeper, "AGAIN_S", 2.0)
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01,))
     bench = await open_bench(in_processes=("thinker",))
     first = pid_of(bench, Stage.THINKER)
     os.kill(first, signal.SIGKILL)
@@ -104,7 +104,7 @@ async def test_a_process_that_ends_again_and_again_with_nothing_to_do_is_begun_a
         os.kill(pid_of(bench, Stage.THINKER), signal.SIGKILL)
         await bench.until_state("thinker", then)
 
-    monkeypatch.setattr(restarts, "RETRY_S", (0.3, 1.0))
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.3, 1.0))
     for state in ("loading", "down"):
         await killed(then=state)
         await bench.until_ready()

@@ -10,7 +10,7 @@ import pytest
 from engines.base import Capabilities, SteppedEngine
 from engines.graph import StageSpec
 from engines.model_store.store import ModelStore
-from session_server.host import calibration as rehearsal
+from session_server.host import calibration
 from session_server.host.messages import OpenSession, SessionOpened, SessionRefused
 from session_server.host.stage_assembly import registered_engine
 from session_server.scheduler.params import SchedulerParams
@@ -101,11 +101,11 @@ async def test_only_what_admission_needs_and_this_machine_does_is_rehearsed(open
 async def test_a_stage_that_hangs_in_the_rehearsal_is_named_and_the_door_waits_for_it(
     open_bench, monkeypatch, caplog
 ):
-    monkeypatch.setattr(rehearsal, "MOST_S", 0.1)
+    monkeypatch.setattr(calibration, "MOST_S", 0.1)
     hangs = {"talker": {"hang_at_step": 1, "hang_s": 30.0}}
     bench = await open_bench(hangs, params=NO_CORES, make=on_its_thread, step_limit_s=0.5)
     await bench.host.rehearse("heart")
-    said = [record for record in caplog.records if record.name == rehearsal.__name__]
+    said = [record for record in caplog.records if record.name == calibration.__name__]
     assert [record.levelname for record in said] == ["WARNING"]
     assert "not over after 0.1 s (in a step of:" in said[0].getMessage()
     assert "talker" in said[0].getMessage()
@@ -120,7 +120,7 @@ async def test_a_rehearsal_that_fails_says_so(open_bench, caplog):
     fails = {"vocoder": {"throw_at_step": 1}}
     bench = await open_bench(fails, params=NO_CORES, make=on_its_thread)
     await bench.host.rehearse("heart")
-    said = [record for record in caplog.records if record.name == rehearsal.__name__]
+    said = [record for record in caplog.records if record.name == calibration.__name__]
     assert [record.levelname for record in said] == ["WARNING"]
     assert "the rehearsal failed (the vocoder engine failed" in said[0].getMessage()
     await bench.until_ready()

@@ -11,7 +11,7 @@ import pytest
 
 from engines.sim.speech import SimTalker
 from engines.sim.wave import verify
-from session_server.host.stages import engine_keeper as restarts
+from session_server.host.stages import engine_keeper
 from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import Caller, Event, calling, silence
@@ -193,7 +193,7 @@ async def test_an_engine_that_cannot_come_back_fails_answers_and_readiness_says_
             raise OSError("the model file is gone")
 
         monkeypatch.setattr(SimTalker, "load", never)
-        monkeypatch.setattr(restarts, "RETRY_S", (0.2,))
+        monkeypatch.setattr(engine_keeper, "RETRY_S", (0.2,))
         await fails(caller, "the talker engine failed")
         await until(lambda: server.host.stage_states["talker"] == "down")
         assert "stage talker is down" in server.reasons()

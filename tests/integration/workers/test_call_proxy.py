@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from session_server.transports.websocket import WebSocketLimits
-from session_server.workers import call_proxy as relay_module
+from session_server.workers import call_proxy
 from session_server.workers.call_proxy import Relay, socket_of
 
 pytestmark = pytest.mark.integration
@@ -274,7 +274,7 @@ async def test_the_way_down_waits_for_nothing_when_nothing_is_joined(tmp_path: P
 async def test_a_worker_that_stands_still_is_503_and_not_an_unknown_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(relay_module, "_TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    monkeypatch.setattr(call_proxy, "_TIMEOUT", aiohttp.ClientTimeout(total=0.2))
     async with two(tmp_path, echo) as (client, _):
         socket_of(tmp_path, 1).unlink()
         with socket_module.socket(socket_module.AF_UNIX) as deaf:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_server.host.messages import Chunk, SessionOpened, ToSession
-from session_server.workers import link as link_module
+from session_server.workers import link
 from session_server.workers.control import Minted, pack, read_from_supervisor
 from session_server.workers.link import Link, frame, linked
 
@@ -93,7 +93,7 @@ async def test_what_was_sent_before_the_close_still_comes():
 async def test_a_peer_that_does_not_read_is_given_up_at_the_bound(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(link_module, "MAX_WAITING", 2_000_000)
+    monkeypatch.setattr(link, "MAX_WAITING", 2_000_000)
     a, b = await ends()
     assert b.link is not None
     assert b.link._transport is not None

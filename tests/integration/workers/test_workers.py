@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from session_server.http.worker_identity import slot_of
-from session_server.workers import worker_process as child_module
+from session_server.workers import worker_process
 from session_server.workers.worker_process import Child
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller
@@ -201,7 +201,7 @@ async def test_a_worker_told_to_end_drains_alone_and_the_other_gets_what_comes(w
 async def test_a_worker_that_stands_still_is_killed_and_another_takes_its_place(
     workers: TwoWorkers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(child_module, "_ASK_S", 0.2)
+    monkeypatch.setattr(worker_process, "_ASK_S", 0.2)
     async with workers.calling(0) as kept, workers.calling(1) as lost:
         stuck = workers.server.children[1]
         os.kill(stuck.pid, signal.SIGSTOP)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.core import playback_ledger as playback
+from session_server.core import playback_ledger
 from session_server.observability.catalogue import SPECS, AckOutcome
 
 pytestmark = pytest.mark.unit
@@ -53,6 +53,6 @@ def test_it_is_in_the_catalogue(place, name, label):
 
 
 def test_the_core_judges_acks_by_the_same_words():
-    assert {outcome.value for outcome in playback.AckOutcome} == {
+    assert {outcome.value for outcome in playback_ledger.AckOutcome} == {
         outcome.value for outcome in AckOutcome
     }

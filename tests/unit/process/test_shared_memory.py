@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.process import shared_memory as arena
+from session_server.process import shared_memory
 from session_server.process.shared_memory import Arena
 
 pytestmark = pytest.mark.unit
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(params=["memfd", "file"])
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Both kinds of file without a name."""
-    monkeypatch.setattr(arena.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(shared_memory.tempfile, "tempdir", str(tmp_path))
     if request.param == "file":
         monkeypatch.delattr(os, "memfd_create", raising=False)
     elif not hasattr(os, "memfd_create"):

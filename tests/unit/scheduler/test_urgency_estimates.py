@@ -1,4 +1,4 @@
-"""Cost model, credits, playhead, urgency and admission: the arithmetic below the policies."""
+"""Cost model, credits, playout estimate, urgency and admission: the arithmetic below the policies."""
 
 from __future__ import annotations
 

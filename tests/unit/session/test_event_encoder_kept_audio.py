@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.core import actions, conversation as items
+from session_server.core import actions, conversation
 from session_server.protocol import items as wire_items, server_events as wire
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.event_encoder import MAX_KEPT_AUDIO, Speller
@@ -22,8 +22,10 @@ def speller() -> Speller:
 
 
 def kept(speller: Speller, name: str, parts: int = 2) -> list[bytes | None]:
-    content = (items.InputAudioContent(0, 0, ""),) * parts
-    item = items.Message(name, items.Role.USER, items.ItemStatus.COMPLETED, content)
+    content = (conversation.InputAudioContent(0, 0, ""),) * parts
+    item = conversation.Message(
+        name, conversation.Role.USER, conversation.ItemStatus.COMPLETED, content
+    )
     event = speller.spell(actions.AnnounceItemRetrieved(item))
     assert isinstance(event, wire.ItemRetrievedEvent)
     assert isinstance(event.item, wire_items.MessagePayload)

@@ -1,4 +1,4 @@
-"""Pictures and what was seen in them, over the seam between sessions and the engine host."""
+"""Pictures and what was seen in them, in the messages between sessions and the engine host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from session_server.core import actions, events
 from session_server.host import messages
-from session_server.session import host_adapter as seam
+from session_server.session import host_adapter
 from session_server.session.input_timeline import InputTimeline
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
 
@@ -17,12 +17,12 @@ CAT = '{"objects":[]}'
 
 def test_a_camera_frame_is_looked_at_within_what_an_answer_waits_for_it():
     command = actions.LookAtFrame("w", frame=3, read=True)
-    message = seam.look_at_frame("s", command, b"jpeg", 1_000)
+    message = host_adapter.look_at_frame("s", command, b"jpeg", 1_000)
     assert message == messages.LookAt("s", "w", b"jpeg", 1_000 + 300 * NS_PER_MS, True, True)
 
 
 def test_a_picture_of_an_item_is_read_and_waits_its_turn():
-    message = seam.to_host(
+    message = host_adapter.to_host(
         "s", actions.LookAt("w", "data:image/png;base64,AAAA"), InputTimeline(INPUT_RATE, 1000), 0
     )
     assert isinstance(message, messages.LookAt)
@@ -31,7 +31,7 @@ def test_a_picture_of_an_item_is_read_and_waits_its_turn():
 
 def test_what_was_seen_comes_with_its_kinds():
     seen = messages.PictureSeen("s", "w", "1 cat", CAT, ("cat",))
-    assert seam.from_host(seen) == events.PictureSeen("w", "1 cat", CAT, ("cat",))
+    assert host_adapter.from_host(seen) == events.PictureSeen("w", "1 cat", CAT, ("cat",))
 
 
 def test_a_prompt_takes_along_what_it_says_of_the_camera():
@@ -40,7 +40,7 @@ def test_a_prompt_takes_along_what_it_says_of_the_camera():
         actions.PromptMessage("user", "And?", camera=actions.CameraView(CAT, 400, ("a dog",))),
         actions.PromptMessage("user", "And now?", camera=actions.CameraView("", 3_000)),
     )
-    prompt = seam._prompt(said, InputTimeline(INPUT_RATE, 1000))
+    prompt = host_adapter._prompt(said, InputTimeline(INPUT_RATE, 1000))
     assert [message.camera for message in prompt] == [
         None,
         messages.CameraView(CAT, 400, ("a dog",)),

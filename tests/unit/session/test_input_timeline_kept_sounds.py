@@ -3,7 +3,7 @@
 import pytest
 
 from session_server.core import actions
-from session_server.session import host_adapter as seam
+from session_server.session import host_adapter
 from session_server.session.input_timeline import InputTimeline, KeptSounds
 
 pytestmark = pytest.mark.unit
@@ -41,5 +41,5 @@ def test_a_prompt_has_the_sound_the_words_or_is_left_out():
         actions.PromptMessage("user", "", audio=actions.UserAudio(2, 4)),
         actions.PromptMessage("assistant", "typed"),
     )
-    prompt = [(m.content, m.audio) for m in seam._prompt(said, audio)]
+    prompt = [(m.content, m.audio) for m in host_adapter._prompt(said, audio)]
     assert prompt == [("", b"cd"), ("words", None), ("", b"abab"), ("typed", None)]

@@ -1,4 +1,4 @@
-"""What the callers' tests (engines/vision/test_picture.py, video/test_decode.py) do not show."""
+"""What the callers' tests (test_image_decoding, test_frame_gate_decode) do not show."""
 
 import sys
 import threading

@@ -1,6 +1,6 @@
 """A microphone on a bad network, in virtual time: packets are lost, come late, twice or out of order; what is heard, and when.
 
-No sockets: the receiver stands for aiortc's, with the names of the contract. Times are seconds from the first packet.
+No sockets: the receiver stands for aiortc's, with the names of `aiortc_internals`. Times are seconds from the first packet.
 """
 
 from __future__ import annotations

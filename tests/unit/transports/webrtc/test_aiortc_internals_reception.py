@@ -12,7 +12,7 @@ from aiortc.rtcdtlstransport import RTCCertificate, RTCDtlsTransport
 from aiortc.rtcrtpparameters import RTCRtpCodecParameters
 from aiortc.rtp import RtcpPacket, RtcpRrPacket, RtpPacket
 
-from session_server.transports.webrtc import aiortc_internals as reception
+from session_server.transports.webrtc import aiortc_internals
 from session_server.transports.webrtc.aiortc_internals import (
     MAX_SOURCES,
     TooManySources,
@@ -88,5 +88,5 @@ async def test_a_flood_of_sources_ends_a_call_on_the_stock_path(monkeypatch: pyt
 
 def test_a_receiver_without_the_names_is_left_as_it_is():
     strange: Any = SimpleNamespace()
-    reception.watch_over_reports(strange, pytest.fail)
+    aiortc_internals.watch_over_reports(strange, pytest.fail)
     assert vars(strange) == {}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.transports.webrtc import opus, opus as libopus
+from session_server.transports.webrtc import opus
 from session_server.transports.webrtc.opus import Decoder, Encoder, OpusError
 from session_server.types.audio import INPUT_RATE, OUTPUT_RATE
 from tests.unit.audio.signals import speechlike
@@ -176,7 +176,7 @@ def resident() -> int:
 def test_without_libopus_the_codec_of_av_stands_in(monkeypatch: pytest.MonkeyPatch):
     ours = opus.new_encoder()
     assert isinstance(ours._encoder, Encoder)
-    monkeypatch.setattr(libopus, "missing", lambda: "libopus: not there")
+    monkeypatch.setattr(opus, "missing", lambda: "libopus: not there")
     theirs = opus.new_encoder()
     assert isinstance(theirs._encoder, opus.PyAvEncoder)
     decoder = Decoder(INPUT_RATE)
@@ -232,15 +232,15 @@ def test_silence_is_encoded_once_and_speech_after_it_is_as_good_as_ever(*, light
 
 
 def test_a_machine_without_libopus_is_told_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    libopus._library.cache_clear()
-    monkeypatch.setattr(libopus.av, "__file__", str(tmp_path / "av" / "__init__.py"))
-    monkeypatch.setattr(libopus.ctypes.util, "find_library", lambda name: None)
+    opus._library.cache_clear()
+    monkeypatch.setattr(opus.av, "__file__", str(tmp_path / "av" / "__init__.py"))
+    monkeypatch.setattr(opus.ctypes.util, "find_library", lambda name: None)
     try:
-        assert libopus.missing() == "libopus: neither in the wheel of av nor on the system"
+        assert opus.missing() == "libopus: neither in the wheel of av nor on the system"
     finally:
         monkeypatch.undo()
-        libopus._library.cache_clear()
-    assert libopus.missing() is None
+        opus._library.cache_clear()
+    assert opus.missing() is None
 
 
 def test_from_a_crowd_on_a_call_is_encoded_with_less_effort_and_still_sounds(
@@ -253,7 +253,7 @@ def test_from_a_crowd_on_a_call_is_encoded_with_less_effort_and_still_sounds(
             asked.append(complexity)
             super().__init__(rate, bit_rate, complexity, light=light)
 
-    monkeypatch.setattr(libopus, "Encoder", Noted)
+    monkeypatch.setattr(opus, "Encoder", Noted)
     sound = speechlike(1.0, OUTPUT_RATE, 3, rms=4000.0).astype("<i2").tobytes()
     for calls in (0, opus.CROWDED - 1, opus.CROWDED):
         encoder = opus.new_encoder(calls)

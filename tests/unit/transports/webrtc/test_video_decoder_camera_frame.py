@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from session_server.transports.webrtc import video_decoder as camera_frame
+from session_server.transports.webrtc import video_decoder
 from session_server.transports.webrtc.video_decoder import LONGEST_SIDE, TrackFrame, fitted
 from session_server.types.errors import BadPicture
 from session_server.video.frame_gate import EncodedPicture, grid
@@ -81,6 +81,6 @@ def test_what_cannot_be_encoded_is_a_bad_picture(monkeypatch: pytest.MonkeyPatch
     def fails(frame: av.VideoFrame) -> bytes:
         raise av.FFmpegError(22, "no")
 
-    monkeypatch.setattr(camera_frame, "_jpeg", fails)
+    monkeypatch.setattr(video_decoder, "_jpeg", fails)
     with pytest.raises(BadPicture, match="JPEG"):
         TrackFrame(filmed(picture(64, 48)), grid).encoded()
