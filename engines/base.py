@@ -17,15 +17,15 @@ last. Units are tokens for the thinker, frames of `unit_samples / unit_rate` sec
 A failure of one job is reported in its `StepResult.error`; an exception from `step` fails the whole
 batch, and the runtime restarts the engine (`close`, `load`).
 
-How an engine that works job by job answers a batch: one result per request, failures kept apart.
+The book-keeping that engines share is `engines.jobs`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from session_server.types.audio import Value, WordSpan
 from session_server.types.vision import (
@@ -370,35 +370,3 @@ class Pcm(Value, frozen=True):
     """Output of the vocoder: s16le mono at the vocoder's `unit_rate`."""
 
     pcm: bytes
-
-
-Job = TypeVar("Job")
-
-
-def step_each(
-    batch: Sequence[StepRequest],
-    jobs: Mapping[JobKey, Job],
-    advance: Callable[[JobKey, Job, int], StepResult],
-) -> list[StepResult]:
-    """Advance each named job by itself. What one throws fails that one only; an unknown key (released while
-    its step was on the way) gives an empty, finished result."""
-    results = []
-    for request in batch:
-        key = request.key
-        job = jobs.get(key)
-        if job is None:
-            results.append(StepResult(key, finished=True))
-            continue
-        try:
-            results.append(advance(key, job, request.max_units))
-        except Exception as error:  # a job's failure is data here: the runtime fails that response
-            results.append(StepResult(key, error=f"{type(error).__name__}: {error}"))
-    return results
-
-
-def require_new(jobs: Mapping[JobKey, object], key: JobKey, slots: int | None = None) -> None:
-    """Raises ValueError when `key` is already started, NoCapacity when `slots` jobs are."""
-    if key in jobs:
-        raise ValueError(f"job {key} is already started")
-    if slots is not None and len(jobs) >= slots:
-        raise NoCapacity(f"all {slots} slots are taken")

@@ -65,6 +65,12 @@ class SpectralFrames:
         )
 
 
+def require_voice(name: str) -> None:
+    """Raises ValueError for a voice that the graphs do not have."""
+    if name not in VOICES:
+        raise ValueError(f"no voice {name!r}: this engine has {', '.join(VOICES)}")
+
+
 def pulse_train(f0: Array) -> Array:
     """The whole clause's pulses, padded so that frame i's window is samples i*HOP .. i*HOP + WINDOW."""
     from hibari import dsp

@@ -26,10 +26,10 @@ from engines.base import (
     StepResult,
     Transcript,
     UtteranceJob,
-    require_new,
 )
 from engines.cpu.moonshine import Moonshine, Recognised, Samples, is_silent, parts, samples_of
 from engines.cpu.onnx_runtime import give_back
+from engines.jobs import JobsByKey
 from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
 from session_server.types.audio import INPUT_RATE
@@ -65,14 +65,14 @@ class _Part:
     memory: _Name | None
 
 
-class AsrEngine:
+class AsrEngine(JobsByKey[UtteranceJob]):
     """SteppedEngine for Stage.ASR."""
 
     def __init__(self, store: ModelStore, *, max_batch: int = 4) -> None:
+        super().__init__()
         self._store = store
         self._max_batch = max_batch
         self._recogniser: Moonshine | None = None
-        self._jobs: dict[JobKey, UtteranceJob] = {}
         self._finished: OrderedDict[_Name, str] = OrderedDict()
         self._guesses: OrderedDict[_Name, tuple[int, ...]] = OrderedDict()
 
@@ -87,13 +87,7 @@ class AsrEngine:
             give_back()
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, UtteranceJob):
-            raise ValueError(f"ASR takes an UtteranceJob, not {type(job).__name__}")
-        require_new(self._jobs, key)
-        self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """An utterance is whole when it is started: there is nothing to feed."""
+        self._jobs[key] = self._accept(key, job, UtteranceJob)
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         keys = [request.key for request in batch if request.key in self._jobs]
@@ -114,11 +108,8 @@ class AsrEngine:
                 results.append(StepResult(key, Transcript(text), 1, finished=True))
         return results
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._finished.clear()
         self._guesses.clear()
         self._recogniser = None

@@ -10,7 +10,7 @@ Fed by `AcousticFrames` (a clause at a time); no frame is rendered twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,24 +22,22 @@ from engines.base import (
     Spectra,
     SpeechJob,
     Stage,
-    StepRequest,
     StepResult,
-    require_new,
-    step_each,
 )
 from engines.cpu.acoustics import (
     CHANNELS,
     HOP,
     RATE,
-    VOICES,
     WINDOW,
     AcousticFeatures,
     Array,
     SpectralFrames,
     pulse_train,
+    require_voice,
 )
 from engines.cpu.hibari_graphs import FEATURES, SPECTRA
 from engines.cpu.onnx_runtime import open_session
+from engines.jobs import StepsEach
 from engines.model_store.recipes import HIBARI_CODEC, HIBARI_CODEC_FLOAT
 from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
@@ -74,14 +72,14 @@ class _Job:
     closed: bool = False
 
 
-class Codec:
+class Codec(StepsEach[_Job]):
     """A `SteppedEngine` for Stage.CODEC."""
 
     def __init__(self, store: ModelStore, *, precision: str = "int8", max_batch: int = 2) -> None:
+        super().__init__()
         self._store = store
         self._graph_name = _GRAPHS[precision]
         self._max_batch = max_batch
-        self._jobs: dict[JobKey, _Job] = {}
         self._graph: Any = None
 
     @property
@@ -90,41 +88,22 @@ class Codec:
             Stage.CODEC, self._max_batch, unit_samples=HOP, unit_rate=RATE, own_thread=True
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         self._graph = open_session(self._store.path(self._graph_name))
         self._graph.run(None, {FEATURES: np.zeros((1, CHANNELS, 2 * CONTEXT + 16), np.float32)})
         pulse_train(np.zeros(8, np.float32))
 
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key)
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the codec takes a SpeechJob, not {type(job).__name__}")
-        if job.voice not in VOICES:
-            raise ValueError(f"no voice {job.voice!r}: this engine has {', '.join(VOICES)}")
+        require_voice(self._accept(key, job, SpeechJob).voice)
         self._jobs[key] = _Job()
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
-        if isinstance(payload, AcousticFeatures) and payload.units:
-            job.clauses.append(_Clause(payload, pulse_train(payload.f0)))
-        elif payload is not None and not isinstance(payload, AcousticFeatures):
-            raise ValueError(f"the codec takes AcousticFrames, not {type(payload).__name__}")
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
+        if payload is not None and (frames := self._checked(payload, AcousticFeatures)).units:
+            job.clauses.append(_Clause(frames, pulse_train(frames.f0)))
         job.closed = job.closed or last
 
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._graph = None
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:

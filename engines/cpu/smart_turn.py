@@ -6,7 +6,7 @@ One judgement is one step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from engines.base import (
     JobKey,
     Stage,
     SteppedEngine,
-    StepRequest,
     StepResult,
     TurnJudgement,
     UtteranceJob,
-    require_new,
-    step_each,
 )
+from engines.jobs import StepsEach
 from engines.model_store.recipes import TURN
 from engines.model_store.store import ModelStore
 from engines.options import WrongOption
@@ -31,13 +29,13 @@ Judge = Callable[[bytes], float]
 _WARM_UP_BYTES = 32_000
 
 
-class TurnStage:
+class TurnStage(StepsEach[UtteranceJob]):
     """Judges utterances one by one. `load_model` gives the model; it runs on the stage's thread."""
 
     def __init__(self, load_model: Callable[[], Judge]) -> None:
+        super().__init__()
         self._load_model = load_model
         self._judge: Judge | None = None
-        self._jobs: dict[JobKey, UtteranceJob] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -48,28 +46,16 @@ class TurnStage:
         self._judge(bytes(_WARM_UP_BYTES))
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, UtteranceJob):
-            raise ValueError(f"the turn stage judges utterances, not {type(job).__name__}")
-        require_new(self._jobs, key)
-        self._jobs[key] = job
+        self._jobs[key] = self._accept(key, job, UtteranceJob)
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """Nothing: an utterance comes whole."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, self._judge_one)
-
-    def _judge_one(self, key: JobKey, job: UtteranceJob, max_units: int) -> StepResult:
+    def _advance(self, key: JobKey, job: UtteranceJob, max_units: int) -> StepResult:
         if self._judge is None:
             return StepResult(key, error="the model is not loaded")
         probability = self._judge(job.pcm)
         return StepResult(key, TurnJudgement(probability), units=1, finished=True)
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._judge = None
 
 

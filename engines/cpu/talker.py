@@ -9,7 +9,7 @@ Invariants: `samples == units * HOP`; word spans ascend, lie within 0..samples, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +21,21 @@ from engines.base import (
     JobKey,
     Speech,
     Stage,
-    StepRequest,
     StepResult,
-    require_new,
-    step_each,
 )
-from engines.cpu.acoustics import CHANNELS, HOP, RATE, VOICES, AcousticFeatures, Array
+from engines.cpu.acoustics import (
+    CHANNELS,
+    HOP,
+    RATE,
+    VOICES,
+    AcousticFeatures,
+    Array,
+    require_voice,
+)
 from engines.cpu.hibari_graphs import FRAMES_PER_DURATION
 from engines.cpu.onnx_runtime import open_session
 from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer
+from engines.jobs import StepsEach
 from engines.model_store.recipes import HIBARI_TALKER
 from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
@@ -54,13 +60,13 @@ def create(options: Mapping[str, object], store: ModelStore) -> Talker:
     return Talker(store, max_batch=by_type(options, TalkerOptions()).max_batch)
 
 
-class Talker:
+class Talker(StepsEach[ClauseJob]):
     """A `SteppedEngine` for Stage.TALKER. Clauses of a batch run one after the other."""
 
     def __init__(self, store: ModelStore, *, max_batch: int = 1) -> None:
+        super().__init__()
         self._store = store
         self._max_batch = max_batch
-        self._jobs: dict[JobKey, ClauseJob] = {}
         self._graph: Any = None
 
     @property
@@ -69,34 +75,18 @@ class Talker:
             Stage.TALKER, self._max_batch, unit_samples=HOP, unit_rate=RATE, own_thread=True
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         """Read graph and dictionaries, and speak once so that the first clause is not slow."""
         self._graph = open_session(self._store.path(HIBARI_TALKER))
         self.speak(ClauseJob("Warm up, zorblax.", VOICES[0]))
 
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key)
-        if not isinstance(job, ClauseJob):
-            raise ValueError(f"the talker takes a ClauseJob, not {type(job).__name__}")
-        if job.voice not in VOICES:
-            raise ValueError(f"no voice {job.voice!r}: this engine has {', '.join(VOICES)}")
-        self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A clause is whole when it starts: nothing to feed."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
+        clause = self._accept(key, job, ClauseJob)
+        require_voice(clause.voice)
+        self._jobs[key] = clause
 
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._graph = None
 
     def _advance(self, key: JobKey, job: ClauseJob, max_units: int) -> StepResult:

@@ -41,6 +41,7 @@ from engines.cpu.kv_slots import Slot, SlotTable, runs
 from engines.cpu.onnx_runtime import give_back
 from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, PrefixCache, SlotModel
 from engines.cpu.smollm_prompt import END, ChatTemplate, Prompt, SmolTokenizer
+from engines.jobs import JobsByKey
 from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store.store import ModelStore
 from engines.options import Within, by_type
@@ -82,7 +83,7 @@ class _Job:
         return len(self.sequence) - len(self.slot.tokens)
 
 
-class ThinkerEngine:
+class ThinkerEngine(JobsByKey[_Job]):
     """SteppedEngine for Stage.THINKER."""
 
     def __init__(
@@ -93,12 +94,12 @@ class ThinkerEngine:
         context: int = 1024,
         prefix_bytes: int = 48 << 20,
     ) -> None:
+        super().__init__()
         self._store = store
         self._slots = slots
         self._context = context
         self._prefix_bytes = prefix_bytes
         self._table = SlotTable(slots)
-        self._jobs: dict[JobKey, _Job] = {}
         self._loaded: _Loaded | None = None
 
     @property
@@ -122,22 +123,19 @@ class ThinkerEngine:
             give_back()
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, ThinkJob):
-            raise ValueError(f"the thinker takes a ThinkJob, not {type(job).__name__}")
-        if key in self._jobs:
-            raise ValueError(f"job {key} was started before")
+        thought = self._accept(key, job, ThinkJob)
         loaded = self._ready()
-        forced = job.tool_choice in ("required", "function") and not job.warm
+        forced = thought.tool_choice in ("required", "function") and not thought.warm
         longest = self._context * 3 // 8
-        length = answer_length(job, longest)
+        length = answer_length(thought, longest)
         # The same room whatever the answer's length: another room would drop other messages, and everything
         # after them would have to be read again.
-        room = self._context - longest - (_CALL_BUDGET if job.tools else 0)
-        prompt = loaded.template.render(job, room)
-        answer: AnswerSteps = loaded.spoken(job, length)
+        room = self._context - longest - (_CALL_BUDGET if thought.tools else 0)
+        prompt = loaded.template.render(thought, room)
+        answer: AnswerSteps = loaded.spoken(thought, length)
         opening: Piece | None = None
         if forced:
-            answer, opening = self._begin_call(loaded, job)
+            answer, opening = self._begin_call(loaded, thought)
         slot = self._claim(loaded, key, prompt)
         job_state = _Job(
             key,
@@ -147,7 +145,7 @@ class ThinkerEngine:
             prompt.prefix,
             len(slot.tokens),
             answer,
-            job.warm,
+            thought.warm,
         )
         if opening is not None:
             job_state.sequence = prompt.tokens + list(opening.tokens)
@@ -179,9 +177,6 @@ class ThinkerEngine:
         del slot.tokens[len(prompt.tokens) - _LEAST_UNREAD :]
         return slot
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A prompt is whole when it is started: there is nothing to feed."""
-
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         loaded = self._ready()
         results: dict[JobKey, StepResult] = {}
@@ -205,7 +200,7 @@ class ThinkerEngine:
             self._table.release(job.slot)
 
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._table = SlotTable(self._slots)
         self._loaded = None
 

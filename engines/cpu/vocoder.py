@@ -11,7 +11,7 @@ frame by frame, so that chunk sizes do not change it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,21 +22,19 @@ from engines.base import (
     Pcm,
     SpeechJob,
     Stage,
-    StepRequest,
     StepResult,
-    require_new,
-    step_each,
 )
 from engines.cpu.acoustics import (
     BINS,
     HOP,
     RATE,
-    VOICES,
     WINDOW,
     Array,
     ComplexArray,
     SpectralFrames,
+    require_voice,
 )
+from engines.jobs import StepsEach
 from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
 
@@ -153,13 +151,13 @@ class _Job:
     closed: bool = False
 
 
-class Vocoder:
+class Vocoder(StepsEach[_Job]):
     """A `SteppedEngine` for Stage.VOCODER."""
 
     def __init__(self, *, seed: int = 0, max_batch: int = 8) -> None:
+        super().__init__()
         self._seed = seed
         self._max_batch = max_batch
-        self._jobs: dict[JobKey, _Job] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -172,39 +170,18 @@ class Vocoder:
             own_thread=True,
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         """Nothing to read: arithmetic only."""
 
     def start(self, key: JobKey, job: object) -> None:
-        require_new(self._jobs, key)
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
-        if job.voice not in VOICES:
-            raise ValueError(f"no voice {job.voice!r}: this engine has {', '.join(VOICES)}")
-        self._jobs[key] = _Job(OverlapAdd(noise_generator(self._seed, job.seed)))
+        speech = self._accept(key, job, SpeechJob)
+        require_voice(speech.voice)
+        self._jobs[key] = _Job(OverlapAdd(noise_generator(self._seed, speech.seed)))
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
-        if isinstance(payload, SpectralFrames):
-            job.queue.append(payload)
-        elif payload is not None:
-            raise ValueError(f"the vocoder takes SpectralFrames, not {type(payload).__name__}")
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
+        if payload is not None:
+            job.queue.append(self._checked(payload, SpectralFrames))
         job.closed = job.closed or last
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._jobs.clear()
 
     def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
         parts: list[Array] = []

@@ -27,8 +27,8 @@ from engines.base import (
     StepRequest,
     StepResult,
     device_place,
-    require_new,
 )
+from engines.jobs import JobsByKey
 from engines.model_store.store import ModelStore
 from engines.omni.audio import s16le
 from engines.omni.options import VocoderOptions, read_options
@@ -94,12 +94,12 @@ class WaveMaker:
             stream.first = keep_from
 
 
-class Code2WavEngine:
+class Code2WavEngine(JobsByKey[CodeStream]):
     """SteppedEngine for Stage.VOCODER."""
 
     def __init__(self, options: VocoderOptions) -> None:
+        super().__init__(options.slots)
         self._options = options
-        self._jobs: dict[JobKey, CodeStream] = {}
         self._model: Any = None
         self._maker: WaveMaker | None = None
         self._unit = self._groups = 0
@@ -116,10 +116,6 @@ class Code2WavEngine:
             runs_on=device_place(self._options.device),
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         if self._maker is not None:
             return
@@ -132,19 +128,13 @@ class Code2WavEngine:
         self._maker = maker
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
-        require_new(self._jobs, key, self._options.slots)
+        self._accept(key, job, SpeechJob)
         self._jobs[key] = CodeStream(torch.zeros((0, self._groups), dtype=torch.long))
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: CodeStream, payload: object, last: bool) -> None:
         if payload is not None:
-            if not isinstance(payload, CodecFrames):
-                raise ValueError(f"the vocoder takes CodecFrames, not {type(payload).__name__}")
-            job.known = torch.cat((job.known, payload.codes.to("cpu", torch.long)))
+            codes = self._checked(payload, CodecFrames).codes
+            job.known = torch.cat((job.known, codes.to("cpu", torch.long)))
         job.closed = job.closed or last
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
@@ -164,11 +154,8 @@ class Code2WavEngine:
             self._speak(maker, chunks, results)
         return [results[request.key] for request in batch]
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._model = self._maker = None
 
     # -- within a step

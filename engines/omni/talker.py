@@ -26,8 +26,8 @@ from engines.base import (
     TalkJob,
     TalkPiece,
     device_place,
-    require_new,
 )
+from engines.jobs import JobsByKey
 from engines.omni.batched_decoding import Chances
 from engines.omni.options import TalkerOptions
 from engines.omni.stage_payloads import NO_PICTURES, CodecFrames, Layout, Spoken, behind
@@ -128,15 +128,15 @@ class _Job:
         return bool(self.tokens) or self.closed
 
 
-class OmniTalker:
+class OmniTalker(JobsByKey[_Job]):
     """SteppedEngine for Stage.TALKER; takes text as it is written. `make`: the family's model."""
 
     def __init__(
         self, options: TalkerOptions, make: Callable[[TalkerOptions], TalkerModel]
     ) -> None:
+        super().__init__(options.slots)
         self._options = options
         self._make = make
-        self._jobs: dict[JobKey, _Job] = {}
         self._free = list(range(options.slots))
         self._model: TalkerModel | None = None
 
@@ -152,31 +152,21 @@ class OmniTalker:
             runs_on=device_place(self._options.device),
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         if self._model is None:
             with LOADING:
                 self._model = self._make(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, TalkJob):
-            raise ValueError(f"the talker takes a TalkJob, not {type(job).__name__}")
-        model = self._ready()
-        require_new(self._jobs, key, self._options.slots)
-        speaker = model.speaker(job.voice)
-        chances = Chances(self._options.seed + job.seed)
+        talk = self._accept(key, job, TalkJob)
+        speaker = self._ready().speaker(talk.voice)
+        chances = Chances(self._options.seed + talk.seed)
         self._jobs[key] = _Job(self._free.pop(0), speaker, chances)
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
         job.closed = job.closed or last
         if isinstance(payload, TalkPiece):
-            self._take(self._ready(), job, payload)
+            self._add(self._ready(), job, payload)
         elif payload:
             job.fault = (
                 "the thinker gives text alone: this talker needs a thinker of the same model"
@@ -209,14 +199,14 @@ class OmniTalker:
             self._free.append(job.slot)
 
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._free = list(range(self._options.slots))
         self._model = None
 
     # -- text
 
     @staticmethod
-    def _take(model: TalkerModel, job: _Job, piece: TalkPiece) -> None:
+    def _add(model: TalkerModel, job: _Job, piece: TalkPiece) -> None:
         count = 0
         for part in piece.payloads:
             if isinstance(part, Spoken):

@@ -31,6 +31,7 @@ from engines.base import (
     device_place,
 )
 from engines.cpu.kv_slots import Slot, SlotTable
+from engines.jobs import JobsByKey
 from engines.omni.batched_decoding import Chances, SamplingParams, choose
 from engines.omni.chat import Prompt, TextStream
 from engines.omni.options import ThinkerOptions
@@ -75,17 +76,17 @@ class _Job:
         return len(self.slot.tokens) < len(self.prompt)
 
 
-class OmniThinker:
+class OmniThinker(JobsByKey[_Job]):
     """SteppedEngine for Stage.THINKER. `make`: the family's model."""
 
     def __init__(
         self, options: ThinkerOptions, make: Callable[[ThinkerOptions], ThinkerModel]
     ) -> None:
+        super().__init__()
         self._options = options
         self._make = make
         self._how = SamplingParams(options.temperature, options.top_k, options.top_p)
         self._table = SlotTable(options.slots)
-        self._jobs: dict[JobKey, _Job] = {}
         self._loaded: ThinkerModel | None = None
 
     @property
@@ -101,32 +102,25 @@ class OmniThinker:
             runs_on=device_place(options.device),
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         if self._loaded is None:
             with LOADING:
                 self._loaded = self._make(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, ThinkJob):
-            raise ValueError(f"the thinker takes a ThinkJob, not {type(job).__name__}")
-        if key in self._jobs:
-            raise ValueError(f"job {key} was started before")
+        asked = self._accept(key, job, ThinkJob)
         loaded, context = self._ready(), self._options.context
         room = context - min(self._options.max_tokens, context // _SHARE_OF_ANSWER)
-        prompt = loaded.chat.render(job, room)
+        prompt = loaded.chat.render(asked, room)
         for _, sight in prompt.pictures:
             loaded.require_fit(sight)
-        forced = loaded.chat.forced_call(job)
+        forced = loaded.chat.forced_call(asked)
         claim = self._table.claim(key, prompt.identities)
         slot = claim.slot
         if claim.copy_from is not None:
             loaded.copy(claim.copy_from.index, slot.index, claim.known)
         del slot.tokens[len(prompt) - 1 :]  # the last token is read again: its logits are not kept
-        limit = self._options.max_tokens if job.max_tokens is None else max(1, job.max_tokens)
+        limit = self._options.max_tokens if asked.max_tokens is None else max(1, asked.max_tokens)
         self._jobs[key] = _Job(
             key,
             slot,
@@ -134,16 +128,13 @@ class OmniThinker:
             list(prompt.identities),
             len(slot.tokens),
             min(limit, context - len(prompt)),
-            STOP if job.max_tokens is None else LENGTH,
-            job.warm,
+            STOP if asked.max_tokens is None else LENGTH,
+            asked.warm,
             Chances(self._options.seed),
             TextStream(loaded.chat),
             loaded.chat.encode(forced) if forced else [],
             lag=prompt.layout().lag,
         )
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A prompt is whole when it is started: there is nothing to feed."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         loaded = self._ready()
@@ -172,7 +163,7 @@ class OmniThinker:
         self._table.forget(session)
 
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._table = SlotTable(self._options.slots)
         self._loaded = None
 

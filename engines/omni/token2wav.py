@@ -30,8 +30,8 @@ from engines.base import (
     StepRequest,
     StepResult,
     device_place,
-    require_new,
 )
+from engines.jobs import JobsByKey
 from engines.model_store.store import ModelStore
 from engines.omni.audio import s16le
 from engines.omni.denoise import POINTS, Denoiser, NoisyChunk, Timbre
@@ -72,12 +72,12 @@ class _Job:
         return self.closed and self.done == self.fed and not len(self.ready)
 
 
-class Token2WavEngine:
+class Token2WavEngine(JobsByKey[_Job]):
     """SteppedEngine for Stage.VOCODER."""
 
     def __init__(self, options: Token2WavOptions) -> None:
+        super().__init__(options.slots)
         self._options = options
-        self._jobs: dict[JobKey, _Job] = {}
         self._loaded: _Loaded | None = None
 
     @property
@@ -94,34 +94,23 @@ class Token2WavEngine:
             runs_on=device_place(options.device),
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
     def load(self) -> None:
         if self._loaded is None:
             with LOADING:
                 self._loaded = _Loaded(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
+        speech = self._accept(key, job, SpeechJob)
         loaded = self._ready()
-        timbre = known_voice(loaded.timbres, job.voice)
-        require_new(self._jobs, key, self._options.slots)
-        chance = torch.Generator().manual_seed(self._options.seed + job.seed)
+        timbre = known_voice(loaded.timbres, speech.voice)
+        chance = torch.Generator().manual_seed(self._options.seed + speech.seed)
         codes, noise = torch.zeros(0, dtype=torch.long), torch.zeros((0, loaded.denoiser.bins))
         mel = noise.to(loaded.denoiser.device)
         self._jobs[key] = _Job(timbre, chance, codes, noise, mel, torch.zeros(0))
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
         if payload is not None:
-            if not isinstance(payload, CodecFrames):
-                raise ValueError(f"the vocoder takes CodecFrames, not {type(payload).__name__}")
-            self._take(self._ready(), job, payload.codes)
+            self._add(self._ready(), job, self._checked(payload, CodecFrames).codes)
         job.closed = job.closed or last
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
@@ -139,17 +128,14 @@ class Token2WavEngine:
             self._speak(loaded, [job for job in noisy.values() if job.chunk and job.chunk.clean])
         return [self._given(loaded, request) for request in batch]
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._loaded = None
 
     # -- within a step
 
     @staticmethod
-    def _take(loaded: _Loaded, job: _Job, codes: Tensor) -> None:
+    def _add(loaded: _Loaded, job: _Job, codes: Tensor) -> None:
         codes = codes.reshape(-1).to("cpu", torch.long)
         denoiser = loaded.denoiser
         if not len(codes):

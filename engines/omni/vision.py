@@ -33,8 +33,8 @@ from engines.base import (
     StepResult,
     UnseenPicture,
     device_place,
-    require_new,
 )
+from engines.jobs import JobsByKey
 from engines.omni.options import VisionOptions, read_options
 from engines.omni.stage_payloads import EmbeddedImage
 from engines.omni.weights import LOADING, Family, Weights, lacking
@@ -128,15 +128,15 @@ VERSION = 1
 """Of what is done before the tower and after it."""
 
 
-class OmniVision:
+class OmniVision(JobsByKey[PictureJob]):
     """SteppedEngine for Stage.VISION: PictureJob in, EmbeddedPicture out."""
 
     def __init__(self, options: VisionOptions, family: Family) -> None:
+        super().__init__(options.slots)
         self._options = options
         self._family = family
         self._tower: PictureTower | None = None
         self._model = b""
-        self._jobs: dict[JobKey, PictureJob] = {}
         self._known: OrderedDict[str, EmbeddedPicture] = OrderedDict()
         self._known_tokens = 0
 
@@ -152,10 +152,6 @@ class OmniVision:
         )
 
     @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    @property
     def tokens_remembered(self) -> int:
         return self._known_tokens
 
@@ -166,13 +162,7 @@ class OmniVision:
             self._model = _model_digest(self._options)
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, PictureJob):
-            raise ValueError(f"vision takes a PictureJob, not {type(job).__name__}")
-        require_new(self._jobs, key, self._options.slots)
-        self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A picture is whole when it is started: there is nothing to feed."""
+        self._jobs[key] = self._accept(key, job, PictureJob)
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         if self._tower is None:
@@ -205,11 +195,8 @@ class OmniVision:
         self._remember(new, marks.values())
         return [results[request.key] for request in batch]
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._known.clear()
         self._known_tokens = 0
         self._tower = None

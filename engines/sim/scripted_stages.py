@@ -59,13 +59,12 @@ def picture_of(scene: int, frame: int, session: str) -> bytes:
     return f"scene {scene} frame {frame} of {session}".encode()
 
 
-class ScriptedEyes(Scripted):
+class ScriptedEyes(Scripted[_Look]):
     """Looks at one picture a step."""
 
     def __init__(self, profile: Profile, cost: StageCost) -> None:
         super().__init__(profile, cost)
         self.looks = 0
-        self._jobs: dict[JobKey, _Look] = {}
         self._known: OrderedDict[bytes, bool] = OrderedDict()
         """Pictures whose objects are known, and whether their text is."""
 
@@ -77,9 +76,6 @@ class ScriptedEyes(Scripted):
         if job.read and not known:
             steps += self.cost.text_ms
         self._jobs[key] = _Look(job, [int(ms * NS_PER_MS) for ms in steps])
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A picture is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         self.cost_ns, results = int(self.cost.host_gap_ms * NS_PER_MS), []
@@ -105,28 +101,18 @@ class ScriptedEyes(Scripted):
         seen = SeenObject(kind, "centre", True, _WHOLE)
         return VisualEvidence((seen,), () if job.read else None, (), "normal", 640, 480)
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
 
 _LOUD = (b"\x00\x20" + b"\x00\xe0") * 24_000
 """Two seconds of a tone at a quarter of full scale."""
 
 
-class ScriptedEars(Scripted):
+class ScriptedEars(Scripted[UtteranceJob]):
     """Recognition and turn model: the words are in the job. A turn always sounds complete."""
-
-    def __init__(self, profile: Profile, cost: StageCost) -> None:
-        super().__init__(profile, cost)
-        self._jobs: dict[JobKey, UtteranceJob] = {}
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, UtteranceJob):
             raise ValueError("ears take an UtteranceJob")
         self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """An utterance is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         results, seconds = [], 0.0
@@ -138,9 +124,6 @@ class ScriptedEars(Scripted):
         ms = self.cost.per_unit_ms * seconds * 1e6
         self.cost_ns = self.cost.step_ns(len(batch), 0) + int(ms)
         return results
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
 
 
 @dataclass(slots=True)
@@ -154,14 +137,13 @@ class _Talk:
     made: int = 0
 
 
-class ScriptedTalker(Scripted):
+class ScriptedTalker(Scripted[_Talk]):
     """Speaks while the text is written: `frames_per_token` frames for each token, `run` frames a step."""
 
     def __init__(self, profile: Profile, cost: StageCost, run: int = 1) -> None:
         super().__init__(profile, cost)
         self.frames = 0
         self._run = run
-        self._jobs: dict[JobKey, _Talk] = {}
 
     def start(self, key: JobKey, job: object) -> None:
         self._jobs[key] = _Talk()
@@ -198,24 +180,14 @@ class ScriptedTalker(Scripted):
             used += 1
         return StepResult(request.key, AcousticFrames(count, count, used), count, finished=last)
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
 
-
-class ScriptedClauses(Scripted):
+class ScriptedClauses(Scripted[ClauseJob]):
     """A talker that plans a whole clause at once: `frames_per_char` frames a character."""
-
-    def __init__(self, profile: Profile, cost: StageCost) -> None:
-        super().__init__(profile, cost)
-        self._jobs: dict[JobKey, ClauseJob] = {}
 
     def start(self, key: JobKey, job: object) -> None:
         if not isinstance(job, ClauseJob):
             raise ValueError("the talker takes a ClauseJob")
         self._jobs[key] = job
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A clause is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         characters = sum(len(self._jobs[request.key].text) for request in batch)
@@ -228,9 +200,6 @@ class ScriptedClauses(Scripted):
         speech = Speech(units, units, units * self.profile.unit_samples)
         return StepResult(key, speech, units, finished=True)
 
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
 
 @dataclass(slots=True)
 class _Frames:
@@ -238,13 +207,12 @@ class _Frames:
     closed: bool = False
 
 
-class ScriptedRenderer(Scripted):
+class ScriptedRenderer(Scripted[_Frames]):
     """Codec and vocoder: so many frames in, as many out."""
 
     def __init__(self, profile: Profile, cost: StageCost) -> None:
         super().__init__(profile, cost)
         self.frames = 0
-        self._jobs: dict[JobKey, _Frames] = {}
 
     @property
     def waiting(self) -> int:
@@ -280,9 +248,6 @@ class ScriptedRenderer(Scripted):
         elif units:
             output = Pcm(silence_free(units * self.profile.unit_samples))
         return StepResult(request.key, output, units, finished)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
 
 
 @lru_cache(maxsize=256)

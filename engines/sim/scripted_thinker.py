@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from engines.base import (
     Capabilities,
@@ -25,14 +26,18 @@ from engines.prompt import first_kept
 from engines.sim.cost_profile import Profile, StageCost
 from engines.sim.kv_cache import KvMemory, Unlimited
 
+Job = TypeVar("Job")
 
-class Scripted:
-    """What all of them share: a table of jobs and the price of a step."""
+
+class Scripted(Generic[Job]):
+    """What all of them share: a table of jobs and the price of a step. Compiled, as they are, so that it is none of
+    `engines.jobs`."""
 
     def __init__(self, profile: Profile, cost: StageCost) -> None:
         self.profile = profile
         self.cost = cost
         self.cost_ns = 0
+        self._jobs: dict[JobKey, Job] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -49,6 +54,12 @@ class Scripted:
 
     def load(self) -> None:
         """Nothing to read."""
+
+    def feed(self, key: JobKey, payload: object, last: bool) -> None:
+        """For jobs that are whole when they start: nothing to feed."""
+
+    def release(self, key: JobKey) -> None:
+        self._jobs.pop(key, None)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -74,7 +85,7 @@ class _Thought:
     given: int = 0
 
 
-class ScriptedThinker(Scripted):
+class ScriptedThinker(Scripted[_Thought]):
     """Reads the part of the prompt that is new to its session, then gives a token a step."""
 
     def __init__(
@@ -86,7 +97,6 @@ class ScriptedThinker(Scripted):
         self.tokens_read = 0
         self.tokens_given = 0
         self._system_tokens = system_tokens
-        self._jobs: dict[JobKey, _Thought] = {}
         self._first: dict[str, int] = {}
         """Of each session's last prompt, the first message that was in it."""
 
@@ -137,9 +147,6 @@ class ScriptedThinker(Scripted):
         """What the session's state holds with this job's part so far; None for a job that never began."""
         job = self._jobs.get(key)
         return None if job is None else job.prompt - job.unread + job.given
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A prompt is whole when it starts."""
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         results, reading, decoding, wait, longest = [], 0, 0, 0, 1

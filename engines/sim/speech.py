@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -33,9 +33,10 @@ from engines.base import (
     Stage,
     StepResult,
 )
+from engines.jobs import Job
 from engines.model_store.store import ModelStore
 from engines.options import Count, Within, by_type
-from engines.sim.job_engine import JobEngine, SimOptions
+from engines.sim.job_engine import JobEngine, Options, SimOptions
 from engines.sim.wave import clause_samples, wave_seed
 from session_server.types.audio import OUTPUT_RATE, WordSpan
 
@@ -66,20 +67,18 @@ def create_talker(options: Mapping[str, object], store: ModelStore) -> SimTalker
     return SimTalker(by_type(options, TalkerOptions()))
 
 
-class SimTalker(JobEngine[TalkerOptions, ClauseJob]):
-    """A `SteppedEngine` for Stage.TALKER."""
-
-    stage = Stage.TALKER
+class _SpeechStage(JobEngine[Options, Job]):
+    """Its units are frames."""
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            self.stage,
-            self._options.max_batch,
-            self._options.slots,
-            unit_samples=HOP,
-            unit_rate=OUTPUT_RATE,
-        )
+        return replace(super().capabilities, unit_samples=HOP, unit_rate=OUTPUT_RATE)
+
+
+class SimTalker(_SpeechStage[TalkerOptions, ClauseJob]):
+    """A `SteppedEngine` for Stage.TALKER."""
+
+    stage = Stage.TALKER
 
     def start(self, key: JobKey, job: object) -> None:
         self._jobs[key] = self._accept(key, job, ClauseJob)
@@ -133,29 +132,16 @@ def create_codec(options: Mapping[str, object], store: ModelStore) -> SimCodec:
     return SimCodec(by_type(options, CodecOptions()))
 
 
-class SimCodec(JobEngine[CodecOptions, _Job]):
+class SimCodec(_SpeechStage[CodecOptions, _Job]):
     """A `SteppedEngine` for Stage.CODEC."""
 
     stage = Stage.CODEC
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            self.stage,
-            self._options.max_batch,
-            self._options.slots,
-            unit_samples=HOP,
-            unit_rate=OUTPUT_RATE,
-        )
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, SpeechJob)
         self._jobs[key] = _Job()
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
         if payload is not None:
             job.clauses.append(self._checked(payload, SimFrames))
         job.closed = job.closed or last
@@ -194,30 +180,20 @@ def create_vocoder(options: Mapping[str, object], store: ModelStore) -> SimVocod
     return SimVocoder(by_type(options, VocoderOptions()))
 
 
-class SimVocoder(JobEngine[VocoderOptions, _vocoder_Job]):
+class SimVocoder(_SpeechStage[VocoderOptions, _vocoder_Job]):
     """A `SteppedEngine` for Stage.VOCODER."""
 
     stage = Stage.VOCODER
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            self.stage,
-            self._options.max_batch,
-            self._options.slots,
-            unit_samples=HOP,
-            unit_rate=OUTPUT_RATE,
-            samples_behind=self._options.behind_units * HOP,
-        )
+        return replace(super().capabilities, samples_behind=self._options.behind_units * HOP)
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, SpeechJob)
         self._jobs[key] = _vocoder_Job()
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _vocoder_Job, payload: object, last: bool) -> None:
         if payload is not None:
             job.queue.append(self._checked(payload, SimSpectra))
         job.closed = job.closed or last

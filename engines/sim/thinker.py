@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias, cast
 
 from engines.base import (
@@ -162,12 +162,7 @@ class SimThinker(JobEngine[ThinkerOptions, _Job]):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            self.stage,
-            self._options.max_batch,
-            self._options.slots,
-            context_tokens=self._options.context_tokens,
-        )
+        return replace(super().capabilities, context_tokens=self._options.context_tokens)
 
     def start(self, key: JobKey, job: object) -> None:
         thought = self._accept(key, job, ThinkJob)

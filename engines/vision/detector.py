@@ -35,13 +35,11 @@ from engines.base import (
     PictureJob,
     SeenObject,
     Stage,
-    StepRequest,
     StepResult,
     UnseenPicture,
     VisualEvidence,
-    require_new,
-    step_each,
 )
+from engines.jobs import StepsEach
 from engines.model_store.recipes import CENTERNET, NANODET, VISION_PACKAGES, VISION_RECIPES
 from engines.model_store.store import ModelStore
 from engines.options import Count, by_type
@@ -184,13 +182,13 @@ class _Look:
         return self.picture
 
 
-class PictureDetector:
+class PictureDetector(StepsEach[_Look]):
     """SteppedEngine for Stage.VISION: PictureJob in, VisualEvidence out."""
 
     def __init__(self, store: ModelStore, *, remembered: int = 256) -> None:
+        super().__init__()
         self._store = store
         self._models: _Models | None = None
-        self._jobs: dict[JobKey, _Look] = {}
         self._seen: ResultCache[VisualEvidence] = ResultCache(remembered)
         self._texts: ResultCache[tuple[str, ...]] = ResultCache(remembered)
         self._detectors, self._readers = detector_models(), reader_models(OCR_OPTIONS)
@@ -209,29 +207,18 @@ class PictureDetector:
             )
 
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, PictureJob):
-            raise ValueError(f"vision takes a PictureJob, not {type(job).__name__}")
-        require_new(self._jobs, key)
-        digest = picture_hash(job.data)
+        picture = self._accept(key, job, PictureJob)
+        digest = picture_hash(picture.data)
         objects, text = PictureKey(digest, self._detectors), PictureKey(digest, self._readers)
-        self._jobs[key] = _Look(job.data, job.read, objects, text)
-
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        """A picture is whole when it is started: there is nothing to feed."""
-
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, self._advance)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
+        self._jobs[key] = _Look(picture.data, picture.read, objects, text)
 
     def close(self) -> None:
-        self._jobs.clear()
+        super().close()
         self._seen.clear()
         self._texts.clear()
         self._models = None
 
-    def _advance(self, key: JobKey, look: _Look, _units: int) -> StepResult:
+    def _advance(self, key: JobKey, look: _Look, max_units: int) -> StepResult:
         """One network, or none where another look has found the same by now."""
         if self._models is None:
             raise EngineFault("the detectors are not loaded")

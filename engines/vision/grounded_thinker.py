@@ -31,9 +31,9 @@ from engines.base import (
     StepResult,
     ThinkJob,
     TokenOutput,
-    require_new,
 )
 from engines.cpu.thinker import ThinkerEngine, ThinkerOptions
+from engines.jobs import require_new
 from engines.model_store.store import ModelStore
 from engines.options import by_type
 from engines.vision.grounded_answers import picture_answer

@@ -27,9 +27,8 @@ from engines.base import (
     StepResult,
     TalkJob,
     TalkPiece,
-    require_new,
-    step_each,
 )
+from engines.jobs import Job, JobsByKey, StepsEach
 from engines.model_store.store import ModelStore
 from engines.vllm_omni.launch import frame_samples, model_config
 from engines.vllm_omni.options import ModelOptions, read_model
@@ -64,13 +63,21 @@ class _Job:
         return min(self.pieces, max(0, self.sound.text_ahead - self.used))
 
 
-class OmniTalker:
-    """SteppedEngine for Stage.TALKER; takes text as it is written."""
+class _MadeElsewhere(JobsByKey[Job]):
+    """Its frames come from vllm-omni's processes; here only their size is known."""
 
     def __init__(self, options: ModelOptions) -> None:
+        super().__init__()
         self._options = options
-        self._jobs: dict[JobKey, _Job] = {}
         self._unit = 0
+
+    def load(self) -> None:
+        self._unit = frame_samples(model_config(self._options.weights))
+
+
+class OmniTalker(_MadeElsewhere[_Job]):
+    """SteppedEngine for Stage.TALKER; takes text as it is written. The speech of a released job is ended by the
+    thinker's engine, which is told of the answer's end as well."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -84,23 +91,11 @@ class OmniTalker:
             own_thread=True,
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._unit = frame_samples(model_config(self._options.weights))
-
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, TalkJob):
-            raise ValueError(f"the talker takes a TalkJob, not {type(job).__name__}")
-        require_new(self._jobs, key)
+        self._accept(key, job, TalkJob)
         self._jobs[key] = _Job()
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _Job, payload: object, last: bool) -> None:
         job.closed = job.closed or last
         if isinstance(payload, GroupSize):
             job.group = payload.units
@@ -116,13 +111,6 @@ class OmniTalker:
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
         self._wait([self._jobs[r.key] for r in batch if r.key in self._jobs])
         return [self._result(request) for request in batch]
-
-    def release(self, key: JobKey) -> None:
-        """The speech itself is ended by the thinker's engine, which is told of the answer's end as well."""
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._jobs.clear()
 
     def _wait(self, jobs: Sequence[_Job]) -> None:
         """Until one of them has something, or something came for another, or a moment has passed."""
@@ -165,13 +153,8 @@ class _wave_Job:
     closed: bool = False
 
 
-class OmniWave:
+class OmniWave(_MadeElsewhere[_wave_Job], StepsEach[_wave_Job]):
     """SteppedEngine for Stage.VOCODER."""
-
-    def __init__(self, options: ModelOptions) -> None:
-        self._options = options
-        self._jobs: dict[JobKey, _wave_Job] = {}
-        self._unit = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -179,44 +162,20 @@ class OmniWave:
             Stage.VOCODER, _MOST, unit_samples=self._unit, unit_rate=OUTPUT_RATE, own_thread=True
         )
 
-    @property
-    def jobs_held(self) -> int:
-        return len(self._jobs)
-
-    def load(self) -> None:
-        self._unit = frame_samples(model_config(self._options.weights))
-
     def start(self, key: JobKey, job: object) -> None:
-        if not isinstance(job, SpeechJob):
-            raise ValueError(f"the vocoder takes a SpeechJob, not {type(job).__name__}")
-        require_new(self._jobs, key)
+        self._accept(key, job, SpeechJob)
         self._jobs[key] = _wave_Job()
 
-    def feed(self, key: JobKey, payload: object, last: bool) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            return
+    def _take(self, job: _wave_Job, payload: object, last: bool) -> None:
         if payload is not None:
-            if not isinstance(payload, tuple):
-                raise ValueError(f"the vocoder takes frames of PCM, not {type(payload).__name__}")
-            job.frames.extend(payload)
+            job.frames.extend(self._checked(payload, tuple))
         job.closed = job.closed or last
 
-    def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        return step_each(batch, self._jobs, _join)
-
-    def release(self, key: JobKey) -> None:
-        self._jobs.pop(key, None)
-
-    def close(self) -> None:
-        self._jobs.clear()
-
-
-def _join(key: JobKey, job: _wave_Job, most: int) -> StepResult:
-    count = min(max(1, most), len(job.frames))
-    pcm = b"".join(job.frames.popleft() for _ in range(count))
-    finished = job.closed and not job.frames
-    return StepResult(key, Pcm(pcm) if count else None, count, finished)
+    def _advance(self, key: JobKey, job: _wave_Job, max_units: int) -> StepResult:
+        count = min(max(1, max_units), len(job.frames))
+        pcm = b"".join(job.frames.popleft() for _ in range(count))
+        finished = job.closed and not job.frames
+        return StepResult(key, Pcm(pcm) if count else None, count, finished)
 
 
 def create_wave(options: Mapping[str, object], store: ModelStore) -> OmniWave:
