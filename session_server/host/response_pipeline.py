@@ -26,7 +26,7 @@ from session_server.host.messages import (
 )
 from session_server.host.pipeline_parts import HostStages, ResponseTimes
 from session_server.host.prompt import think_job
-from session_server.host.speech_path import SpeechPath
+from session_server.host.speech_path import SpeechPath, SpokenResponse
 from session_server.host.streamed_speech import PieceSplitter, StreamedSpeechPath
 from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S
@@ -84,10 +84,7 @@ class ResponsePipeline:
         self.speech: Speaking | None = None
         if playhead is not None:
             path = StreamedSpeechPath if self._streaming else SpeechPath
-            self.speech = path(
-                stages,
-                self,
-                self,
+            spoken = SpokenResponse(
                 request.session,
                 request.response,
                 request.voice,
@@ -95,6 +92,7 @@ class ResponsePipeline:
                 self.urgency,
                 playhead,
             )
+            self.speech = path(stages, self, spoken)
 
     @property
     def opening(self) -> bool:

@@ -88,56 +88,80 @@ class _Part:
         return self.speech.units - self.coded if self.speech is not None else 0
 
 
-class ChunkSink(Outlet, Protocol):
-    """An outlet that numbers chunks."""
+class ChunkSink(Outlet, JobOwner, Protocol):
+    """An outlet that numbers chunks; the jobs of its response are its own."""
 
     def emit_chunk(self, start_sample: int, rate: int, pcm: bytes) -> None: ...
 
 
-class SpeechPath:
-    """One response's way from text to audio."""
+@dataclass(frozen=True, slots=True)
+class SpokenResponse:
+    """A response that is to be spoken: whose, how, and how urgently."""
 
-    def __init__(
-        self,
-        stages: HostStages,
-        owner: JobOwner,
-        sink: ChunkSink,
-        session: str,
-        response: str,
-        voice: str,
-        speed: float,
-        urgency: ResponseUrgency,
-        playhead: Playhead,
-    ) -> None:
-        graph = stages.graph
-        self.tokens = Credits(graph.capacity(Stage.THINKER, Stage.TALKER))
-        self.clauses = Credits(graph.capacity(Stage.TALKER, Stage.CODEC))
-        self.chunks = Credits(graph.capacity(Stage.CODEC, Stage.VOCODER))
+    session: str
+    response: str
+    voice: str
+    speed: float
+    urgency: ResponseUrgency
+    playhead: Playhead
+
+
+class PathToAudio:
+    """What the ways from text to audio share: whose response it is, and how its chunks leave."""
+
+    def __init__(self, stages: HostStages, sink: ChunkSink, spoken: SpokenResponse) -> None:
+        self.tokens = Credits(stages.graph.capacity(Stage.THINKER, Stage.TALKER))
         self._stages = stages
-        self._owner = owner
         self._sink = sink
-        self._session = session
-        self._response = response
-        self._voice = voice
-        self._speed = speed
-        self._urgency = urgency
-        self._playhead = playhead
-        self._guard = RunawayGuard(stages.params, playhead.rate, speed)
+        self._spoken = spoken
+        self._urgency = spoken.urgency
+        self._playhead = spoken.playhead
+        self._guard = RunawayGuard(stages.params, spoken.playhead.rate, spoken.speed)
+        self._text_complete = False
+        self._ended = False
+
+    def _speech_s(self, chars: int) -> float:
+        """How long that much text lasts when it is spoken."""
+        return chars / (self._stages.params.chars_per_s * self._spoken.speed)
+
+    def _deliver(self, pcm: bytes, now: int) -> int:
+        """The listener gets a chunk; the sample at which it starts."""
+        playhead = self._playhead
+        if not playhead.generated:
+            self._sink.first_audio(now)
+        start = playhead.generated
+        playhead.deliver(len(pcm) // 2, now)
+        self._stages.metrics.audio_generated(len(pcm) / 2 / playhead.rate)
+        return start
+
+    def _emit(self, start: int, pcm: bytes, chars: int, now: int) -> None:
+        """Send a chunk that was delivered; the response ends if that is too much for `chars` of text."""
+        self._sink.emit_chunk(start, self._playhead.rate, pcm)
+        runaway = self._guard.check(pcm, chars)
+        if runaway is not None:
+            self._sink.end_early(runaway, now)
+
+
+class SpeechPath(PathToAudio):
+    """One response's way from text to audio, clause by clause."""
+
+    def __init__(self, stages: HostStages, sink: ChunkSink, spoken: SpokenResponse) -> None:
+        super().__init__(stages, sink, spoken)
+        self.clauses = Credits(stages.graph.capacity(Stage.TALKER, Stage.CODEC))
+        self.chunks = Credits(stages.graph.capacity(Stage.CODEC, Stage.VOCODER))
         self._waiting: deque[_Part] = deque()
         self._talking: _Part | None = None
         self._rendering: deque[_Part] = deque()
         self._parts = 0
-        self._text_complete = False
         self._spoken_samples = 0
         self._spoken_chars = 0
         self._coded_ns = 0
-        self._ended = False
 
     # -- text side
 
     def add_clause(self, clause: ClauseText, tokens: int, now: int) -> None:
         """A clause is complete; `tokens` of credit travel with it."""
-        key = JobKey(self._session, self._response, self._parts)
+        key = JobKey(self._spoken.session, self._spoken.response, self._parts)
         self._parts += 1
         self._waiting.append(_Part(key, clause, tokens))
         self.advance(now)
@@ -153,7 +177,7 @@ class SpeechPath:
         chars = sum(len(part.clause.text) for part in self._waiting)
         if self._talking is not None:
             chars += len(self._talking.clause.text)
-        return chars / (self._stages.params.chars_per_s * self._speed)
+        return self._speech_s(chars)
 
     @property
     def idle(self) -> bool:
@@ -191,8 +215,10 @@ class SpeechPath:
     def _begin_clause(self, part: _Part) -> None:
         self.clauses.take()
         self._talking = part
-        job = ClauseJob(part.clause.text, self._voice, self._speed, seed=part.key.part)
-        self._runner(Stage.TALKER).submit(part.key, job, self._owner)
+        job = ClauseJob(
+            part.clause.text, self._spoken.voice, self._spoken.speed, seed=part.key.part
+        )
+        self._runner(Stage.TALKER).submit(part.key, job, self._sink)
 
     def _offer_codec(self, now: int) -> None:
         part = next((part for part in self._rendering if part.units_left > 0), None)
@@ -265,10 +291,10 @@ class SpeechPath:
             self._runner(Stage.TALKER).release(part.key)
         if speech.units:
             self._rendering.append(part)
-            job = SpeechJob(self._voice, seed=part.key.part)
-            self._runner(Stage.CODEC).submit(part.key, job, self._owner)
+            job = SpeechJob(self._spoken.voice, seed=part.key.part)
+            self._runner(Stage.CODEC).submit(part.key, job, self._sink)
             self._runner(Stage.CODEC).feed(part.key, speech.frames, last=True)
-            self._runner(Stage.VOCODER).submit(part.key, job, self._owner)
+            self._runner(Stage.VOCODER).submit(part.key, job, self._sink)
         else:
             self.clauses.give()
         self._announce(part.clause, speech, start)
@@ -285,8 +311,8 @@ class SpeechPath:
         )
         self._sink.emit(
             Clause(
-                self._session,
-                self._response,
+                self._spoken.session,
+                self._spoken.response,
                 clause.char_start,
                 clause.char_end,
                 start,
@@ -324,7 +350,8 @@ class SpeechPath:
                 self._sink.fail("the vocoder engine gave half a sample")
                 return
             part.delivered += len(result.output.pcm) // 2
-            self._deliver(result.output.pcm, now)
+            start = self._deliver(result.output.pcm, now)
+            self._emit(start, result.output.pcm, self._spoken_chars, now)
         if result.finished and not self._ended:
             self._finish_part(part)
 
@@ -345,17 +372,6 @@ class SpeechPath:
             )
             return
         self._rendering.popleft()
-
-    def _deliver(self, pcm: bytes, now: int) -> None:
-        if not self._playhead.generated:
-            self._sink.first_audio(now)
-        start = self._playhead.generated
-        self._playhead.deliver(len(pcm) // 2, now)
-        self._stages.metrics.audio_generated(len(pcm) / 2 / self._playhead.rate)
-        self._sink.emit_chunk(start, self._playhead.rate, pcm)
-        runaway = self._guard.check(pcm, self._spoken_chars)
-        if runaway is not None:
-            self._sink.end_early(runaway, now)
 
     # -- the end
 

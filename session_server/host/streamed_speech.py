@@ -37,13 +37,12 @@ from engines.base import (
 )
 from engines.clauses import ClauseText
 from session_server.host.pipeline_parts import HostStages, chunk_shape, unit_ns
-from session_server.host.speech_path import ChunkSink, RunawayGuard
-from session_server.host.stages.job_table import JobOwner
+from session_server.host.speech_path import ChunkSink, PathToAudio, SpokenResponse
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.process.clock import TimerHandle
 from session_server.scheduler.cost_model import Average
 from session_server.scheduler.flow_control import Credits
-from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
+from session_server.scheduler.urgency import Step
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 
@@ -113,31 +112,13 @@ class PieceSplitter:
         return []
 
 
-class StreamedSpeechPath:
+class StreamedSpeechPath(PathToAudio):
     """One answer's way from text to audio."""
 
-    def __init__(
-        self,
-        stages: HostStages,
-        owner: JobOwner,
-        sink: ChunkSink,
-        session: str,
-        response: str,
-        voice: str,
-        speed: float,
-        urgency: ResponseUrgency,
-        playhead: Playhead,
-    ) -> None:
-        self.tokens = Credits(stages.graph.capacity(Stage.THINKER, Stage.TALKER))
+    def __init__(self, stages: HostStages, sink: ChunkSink, spoken: SpokenResponse) -> None:
+        super().__init__(stages, sink, spoken)
         self.frames = Credits(stages.graph.capacity(Stage.TALKER, Stage.VOCODER))
-        self._stages = stages
-        self._owner = owner
-        self._sink = sink
-        self._key = JobKey(session, response)
-        self._voice = voice
-        self._speed = speed
-        self._urgency = urgency
-        self._playhead = playhead
+        self._key = JobKey(spoken.session, spoken.response)
         self._talker = stages.stepped[Stage.TALKER]
         self._vocoder = stages.stepped[Stage.VOCODER]
         self._lead = stages.lead
@@ -150,12 +131,10 @@ class StreamedSpeechPath:
         largest_ns = int(stages.params.chunk_ladder_s[-1] * NS_PER_S)
         self._most = self._whole(largest_ns // self._unit_ns)
         self._smallest = self._whole(stages.chunks.smallest_ns // self._unit_ns)
-        self._guard = RunawayGuard(stages.params, playhead.rate, speed)
         self._pieces: deque[tuple[int, int]] = deque()
         self._chars_waiting = 0
         self.chars_spoken = 0
         self._begun = False
-        self._text_complete = False
         self._talked = False
         self._gathered = 0
         self._offered = self._making = 0
@@ -164,7 +143,6 @@ class StreamedSpeechPath:
         self._timer: TimerHandle | None = None
         self._ready_ns = 0
         self._finished = False
-        self._ended = False
 
     # -- text side
 
@@ -175,8 +153,9 @@ class StreamedSpeechPath:
             return
         if not self._begun:
             self._begun = True
-            self._talker.submit(self._key, TalkJob(self._voice, self._speed), self._owner)
-            self._vocoder.submit(self._key, SpeechJob(self._voice), self._owner)
+            voice, speed = self._spoken.voice, self._spoken.speed
+            self._talker.submit(self._key, TalkJob(voice, speed), self._sink)
+            self._vocoder.submit(self._key, SpeechJob(voice), self._sink)
             if self._groups is not None:
                 self._groups.tell(self._chunk_units(now))
         self._pieces.append((len(text), tokens))
@@ -195,7 +174,7 @@ class StreamedSpeechPath:
     @property
     def ahead_s(self) -> float:
         """Speech that the text waiting for the talker would last."""
-        return self._chars_waiting / (self._stages.params.chars_per_s * self._speed)
+        return self._speech_s(self._chars_waiting)
 
     @property
     def idle(self) -> bool:
@@ -386,29 +365,22 @@ class StreamedSpeechPath:
         if len(pcm) % 2:
             self._sink.fail("the vocoder engine gave half a sample")
         elif pcm:
-            self._deliver(pcm, now)
+            self._speak(pcm, now)
 
-    def _deliver(self, pcm: bytes, now: int) -> None:
+    def _speak(self, pcm: bytes, now: int) -> None:
         playhead = self._playhead
-        if not playhead.generated:
-            self._sink.first_audio(now)
-        elif self._lead is not None:
+        if playhead.generated and self._lead is not None:
             self._lead.delivered(playhead.dry_ns - now)
         if self._ready_ns and playhead.generated:
             self._stages.estimates.delivery.observe(now - self._ready_ns)
         self._ready_ns = 0
-        start = playhead.generated
-        playhead.deliver(len(pcm) // 2, now)
-        self._stages.metrics.audio_generated(len(pcm) / 2 / playhead.rate)
+        start = self._deliver(pcm, now)
         self._stages.metrics.chunk_frames(
             Stage.VOCODER.value, len(pcm) // 2 * NS_PER_S // playhead.rate // self._unit_ns
         )
         if self._groups is not None and not self._talked:
             self._groups.tell(self._chunk_units(now))
-        self._sink.emit_chunk(start, playhead.rate, pcm)
-        runaway = self._guard.check(pcm, self.chars_spoken + self._chars_waiting)
-        if runaway is not None:
-            self._sink.end_early(runaway, now)
+        self._emit(start, pcm, self.chars_spoken + self._chars_waiting, now)
 
     # -- the end
 
