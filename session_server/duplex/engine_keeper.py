@@ -28,13 +28,12 @@ from session_server.duplex.tick_loop import (
     Crashed,
     DuplexClock,
     DuplexLoaded,
-    LoadFailed,
     Report,
     Ticked,
 )
-from session_server.host.stages.engine_keeper import RETRY_S, Restarts
+from session_server.host.stages.engine_keeper import FirstLoad, Restarts
 from session_server.host.stages.runner import RunnerState
-from session_server.host.stages.stage_worker import describe
+from session_server.host.stages.stage_worker import LoadFailed, describe
 from session_server.observability.catalogue import DuplexPlace, SlotState
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
@@ -121,20 +120,15 @@ class DuplexKeeper:
         self.state = RunnerState.LOADING
         self.beat: DuplexClock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._first: asyncio.Future[None] | None = None
-        self._restarts = Restarts(spec.load_limit_s)
-        self._failures = 0
+        self._first_load = FirstLoad()
+        self._restarts = Restarts(spec.load_limit_s, at_once=False)
         self._begun_ns = 0
         self._loaded_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Load the engine. Raises what its first load raised."""
-        self._loop = asyncio.get_running_loop()
-        self._first = self._loop.create_future()
-        self._begin()
-        self._look()
-        await self._first
+        await self._first_load.after(self._enter)
 
     async def stop(self) -> None:
         """Close the engine; one that hangs is left behind. Idempotent."""
@@ -158,6 +152,11 @@ class DuplexKeeper:
         if self.up is not None:
             self.state = RunnerState.BUSY if by_anybody else RunnerState.IDLE
 
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._begin()
+        self._look()
+
     def _begin(self) -> None:
         """A new life of the engine."""
         loop = self._loop
@@ -178,15 +177,14 @@ class DuplexKeeper:
         match report:
             case Ticked():
                 beat.read()
-                if self._failures and self._clock.now() - self._loaded_ns > _WELL_S * NS_PER_S:
-                    self._failures = 0
+                if self._clock.now() - self._loaded_ns > _WELL_S * NS_PER_S:
+                    self._restarts.worked()
                 self._told.ticked(report)
             case DuplexLoaded(slots):
                 self.state = RunnerState.IDLE
                 self._loaded_ns = self._clock.now()
                 self._restarts.loaded((self._loaded_ns - self._begun_ns) / NS_PER_S)
-                if self._first is not None and not self._first.done():
-                    self._first.set_result(None)
+                self._first_load.succeeded()
                 self._told.loaded(slots)
             case LoadFailed(error):
                 self._load_failed(error)
@@ -196,13 +194,13 @@ class DuplexKeeper:
     # -- failures
 
     def _load_failed(self, error: Exception) -> None:
-        if self._first is not None and not self._first.done():
+        fault = error
+        if not isinstance(error, SessionServerError):
+            fault = EngineFault(f"{self._spec.engine}: {describe(error)}")
+        if self._first_load.failed(fault):
             self.state = RunnerState.DOWN
-            if not isinstance(error, SessionServerError):
-                error = EngineFault(f"{self._spec.engine}: {describe(error)}")
-            self._first.set_exception(error)
-            return
-        self._failed("load", describe(error))
+        else:
+            self._failed("load", describe(error))
 
     def _failed(self, kind: str, fault: str) -> None:
         """Begin again after a pause."""
@@ -211,9 +209,7 @@ class DuplexKeeper:
         self._metrics.stage_failures.labels(STAGE, kind).inc()
         self.state = RunnerState.DOWN
         self.beat = None
-        pause_s = RETRY_S[min(self._failures, len(RETRY_S) - 1)]
-        self._failures += 1
-        self._loop.call_later(pause_s, self._again)
+        self._loop.call_later(self._restarts.pause_s(), self._again)
         self._told.lost()
 
     def _again(self) -> None:
@@ -235,7 +231,7 @@ class DuplexKeeper:
         beat.abandon()
         if loading:
             self._restarts.overdue()
-        if loading and self._first is not None and not self._first.done():
+        if loading and self._first_load.waited_for:
             self._load_failed(TimeoutError(f"loading took over {limit_s:g} s"))
         else:
             self._failed("hung", f"no end of a step within {limit_s:g} s")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from engines.duplex_engine import AssistantFrame, DuplexConfig, DuplexEngine
 from session_server.duplex.ticks import MAX_BEHIND, TickSchedule, UserFrames
-from session_server.host.stages.stage_worker import describe
+from session_server.host.stages.stage_worker import LoadFailed, describe
 from session_server.process.clock import Clock
 from session_server.types.audio import Value
 from session_server.types.errors import SessionServerError
@@ -43,10 +43,6 @@ class DuplexLoaded(Value, frozen=True):
     """The engine is there; it has so many slots."""
 
     slots: int
-
-
-class LoadFailed(Value, frozen=True):
-    error: Exception
 
 
 class Crashed(Value, frozen=True):

@@ -36,14 +36,14 @@ _AGAIN_TIMES = 10
 class Restarts:
     """The first loss is made good at once, the next ones after longer and longer pauses, until the engine has `worked`.
 
-    The first load may take `load_limit_s`. A later one may take `AGAIN_S`, or ten times what one took before, and twice that each time
+    `at_once` False: the first loss has a pause, too. The first load may take `load_limit_s`. A later one may take `AGAIN_S`, or ten times what one took before, and twice that each time
     it was not enough: a process that stands still while it loads is noticed soon, and a disk that has become slow is waited for."""
 
-    def __init__(self, load_limit_s: float = LOAD_LIMIT_S) -> None:
+    def __init__(self, load_limit_s: float = LOAD_LIMIT_S, *, at_once: bool = True) -> None:
         self.load_limit_s = load_limit_s
         """For the next load, or the one under way."""
         self._most_s = load_limit_s
-        self._losses = 0
+        self._least = self._losses = 0 if at_once else 1
 
     def pause_s(self) -> float:
         """One more was lost, or could not be loaded: how long to wait now."""
@@ -53,7 +53,7 @@ class Restarts:
 
     def worked(self) -> None:
         """Something was made from its beginning to its end."""
-        self._losses = 0
+        self._losses = self._least
 
     def loaded(self, took_s: float) -> None:
         self.load_limit_s = min(self._most_s, max(AGAIN_S, _AGAIN_TIMES * took_s))
@@ -61,6 +61,35 @@ class Restarts:
     def overdue(self) -> None:
         """A load was given up at its limit."""
         self.load_limit_s = min(self._most_s, 2 * self.load_limit_s)
+
+
+class FirstLoad:
+    """The first load of an engine: its failure is the server's, and nothing is tried again."""
+
+    def __init__(self) -> None:
+        self._end: asyncio.Future[None] | None = None
+
+    async def after(self, begin: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """`begin` it and wait for its end; raises what loading raised."""
+        loop = asyncio.get_running_loop()
+        self._end = loop.create_future()
+        begin(loop)
+        await self._end
+
+    @property
+    def waited_for(self) -> bool:
+        return self._end is not None and not self._end.done()
+
+    def succeeded(self) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
+
+    def failed(self, error: Exception) -> bool:
+        """False: nobody waits, it was another load."""
+        if self._end is None or self._end.done():
+            return False
+        self._end.set_exception(error)
+        return True
 
 
 _LOG = logging.getLogger(__name__)
@@ -106,16 +135,13 @@ class EngineKeeper:
         self._metrics = metrics
         self._kept_for = kept_for
         self._life: asyncio.Task[None] | None = None
-        self._loaded: asyncio.Future[None] | None = None
+        self._first_load = FirstLoad()
         self._looking: TimerHandle | None = None
         self._restarts = Restarts()
 
     async def start(self) -> None:
         """Load the engine; raises what loading raised."""
-        loop = asyncio.get_running_loop()
-        self._loaded = loop.create_future()
-        self.begin(loop)
-        await self._loaded
+        await self._first_load.after(self.begin)
 
     def begin(self, loop: Loop) -> None:
         if not isinstance(loop, asyncio.AbstractEventLoop):
@@ -175,8 +201,7 @@ class EngineKeeper:
             return
         self.engine = engine
         self.state = RunnerState.IDLE
-        if self._loaded is not None and not self._loaded.done():
-            self._loaded.set_result(None)
+        self._first_load.succeeded()
         self._looking = self.loop.call_later(_LOOK_S, self._look)
         self._kept_for.engine_loaded()
 
@@ -193,8 +218,7 @@ class EngineKeeper:
 
     def _on_load_failed(self, error: Exception) -> None:
         self.state = RunnerState.DOWN
-        if self._loaded is not None and not self._loaded.done():
-            self._loaded.set_exception(error)
+        if self._first_load.failed(error):
             return
         self._metrics.engine_failed(self._name, "not_loaded")
         _LOG.error("stage %s cannot be restarted: %s", self._name, describe(error))

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
-from session_server.host.stages.engine_keeper import Restarts
+from session_server.host.stages.engine_keeper import FirstLoad, Restarts
 from session_server.host.stages.job_table import JobOwner, JobTable
 from session_server.host.stages.kv_store import OpenGate, StateCall, StateGate
 from session_server.host.stages.runner import RunnerState, hand_over
@@ -76,7 +76,7 @@ class StageRunner:
         self._in_flight: dict[JobKey, StepChoice] = {}
         self._generation = 0
         self._worker: StageWorker | None = None
-        self._loaded: asyncio.Future[None] | None = None
+        self._first_load = FirstLoad()
         self._restarts = Restarts()
         self._load_began = 0
         self._kicked = False
@@ -87,10 +87,7 @@ class StageRunner:
 
     async def start(self) -> None:
         """Load the engine; raises what loading raised."""
-        loop = asyncio.get_running_loop()
-        self._loaded = loop.create_future()
-        self.begin(loop)
-        await self._loaded
+        await self._first_load.after(self.begin)
 
     def begin(self, loop: Loop) -> None:
         """Load the engine, with `loop` for all that happens later."""
@@ -273,14 +270,12 @@ class StageRunner:
         self._restarts.loaded((self._clock.now() - self._load_began) / NS_PER_S)
         self.state = RunnerState.IDLE
         self.gate.engine_loaded(capabilities)
-        if self._loaded is not None and not self._loaded.done():
-            self._loaded.set_result(None)
+        self._first_load.succeeded()
         self.kick()
 
     def _on_load_failed(self, error: Exception) -> None:
         self.state = RunnerState.DOWN
-        if self._loaded is not None and not self._loaded.done():
-            self._loaded.set_exception(error)
+        if self._first_load.failed(error):
             return
         self._metrics.engine_failed(self.name, "not_loaded")
         _LOG.error("stage %s cannot be restarted: %s", self.name, describe(error))

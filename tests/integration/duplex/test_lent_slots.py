@@ -16,7 +16,6 @@ from engines.graph import PROCESS, DuplexSpec, RestSpec
 from engines.model_store.store import ModelStore
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
-from session_server.duplex import engine_keeper
 from session_server.duplex.core.slots import SeatState
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engine_keeper import watch_duplex
@@ -32,6 +31,7 @@ from session_server.host.messages import (
     TakeSeat,
     ToSession,
 )
+from session_server.host.stages import engine_keeper as restarts
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
 from session_server.scheduler.params import SchedulerParams
@@ -197,7 +197,7 @@ async def test_a_conversation_that_rests_does_not_notice_that_the_model_died(
     placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its state is here; the one in the slot is lost and told so once."""
-    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01,))
+    monkeypatch.setattr(restarts, "RETRY_S", (0.01,))
     options = dict(SPEC.options)
     if placement == "thread":
         options["throw_at_tick"] = 60
