@@ -21,17 +21,8 @@ from loadgen.call_reception import FRAME_TICKS, Ear, ReceivedFrame
 from loadgen.drivers.wire import AnyServerEvent, acknowledge_rtp
 from loadgen.drivers.wire_client import CarriedUser, ClipSets, UserPlan, read_done, read_plain
 from loadgen.records import ResponseIds
-from loadgen.speech import Clip
 from loadgen.users import events
-from loadgen.users.intents import (
-    Acknowledge,
-    Drop,
-    HangUp,
-    Intent,
-    Say,
-    ScriptedUtterance,
-    Truncate,
-)
+from loadgen.users.intents import Acknowledge, Truncate
 from loadgen.users.player import QUANTUM
 from session_server.types.audio import NS_PER_S
 
@@ -67,6 +58,8 @@ class _Sounding:
 class RtcClient(CarriedUser):
     """One user of one call. `loud`: says what of a packet can be heard; None: all of it is taken for audible."""
 
+    ack_ms = ACK_MS
+
     def __init__(
         self,
         index: int,
@@ -78,7 +71,7 @@ class RtcClient(CarriedUser):
         now: int,
         loud: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        super().__init__(index, plan, lines, room, ids, rng, now, ACK_MS)
+        super().__init__(index, plan, lines, room, ids, rng, now)
         self.ear = Ear()
         self.concealed = 0
         """Frames that were missing in the middle of an answer."""
@@ -88,7 +81,6 @@ class RtcClient(CarriedUser):
         self._early: dict[str, tuple[events.ResponseDone, int]] = {}
         self._silenced_at: int | None = None
         self._muted_epoch = -1
-        self._out: list[str] = []
 
     # -- what the driver calls
 
@@ -294,25 +286,8 @@ class RtcClient(CarriedUser):
     def _tell(self, event: events.UserEvent, now: int) -> None:
         self._spell(self.user.handle(event, now))
 
-    def _spell(self, intents: Sequence[Intent]) -> None:
-        for intent in intents:
-            match intent:
-                case Say(utterance=ScriptedUtterance(clip=Clip() as clip)):
-                    self._microphone.say(clip)
-                case Acknowledge():
-                    self._acknowledge(intent)
-                case Drop():
-                    self.lost = True
-                case HangUp() | Truncate():
-                    pass  # the driver closes the call of whoever is done; the server truncates by itself
-                case _:
-                    raise TypeError(f"a call cannot {intent!r}")
-
-    def _acknowledge(self, ack: Acknowledge) -> None:
+    def _report(self, heard: Acknowledge | Truncate) -> None:
+        """The server truncates by itself."""
         handed = self.ear.handed
-        if handed is not None:
-            self._out.append(acknowledge_rtp(ack, self.ear.wire_time(handed), CARD_MS))
-
-    def _said(self) -> list[str]:
-        out, self._out = self._out, []
-        return out
+        if isinstance(heard, Acknowledge) and handed is not None:
+            self._out.append(acknowledge_rtp(heard, self.ear.wire_time(handed), CARD_MS))

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import base64
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from loadgen.drivers.camera_feed import Cameras
 from loadgen.drivers.wire import (
@@ -160,8 +161,10 @@ class ClipVoice:
         return ScriptedUtterance(clip.text, onset, end, clip)
 
 
-class CarriedUser:
+class CarriedUser(ABC):
     """One user of one connection, whatever carries it. `ack_ms`: how often it acknowledges what it has heard."""
+
+    ack_ms: ClassVar[int]
 
     def __init__(
         self,
@@ -172,10 +175,9 @@ class CarriedUser:
         ids: ResponseIds,
         rng: random.Random,
         now: int,
-        ack_ms: int,
     ) -> None:
         script = DrawnScript(plan.workload, ClipVoice(lines, plan.workload, rng), rng, plan.turns)
-        acks = ack_ms * NS_PER_MS if plan.playback else 0
+        acks = self.ack_ms * NS_PER_MS if plan.playback else 0
         self.user = VirtualUser(index, script, ClientTiming(now, 0, acks), ids, now)
         self.lost = False
         self.filming = False
@@ -186,6 +188,7 @@ class CarriedUser:
         self._plan = plan
         self._microphone = Microphone(room)
         self._now = now
+        self._out: list[str] = []
 
     @property
     def done(self) -> bool:
@@ -207,6 +210,29 @@ class CarriedUser:
                 self.filming = True
                 self.on_filming()
 
+    def _spell(self, intents: Sequence[Intent]) -> None:
+        """Say what the user wants."""
+        for intent in intents:
+            match intent:
+                case Say(utterance=ScriptedUtterance(clip=Clip() as clip)):
+                    self._microphone.say(clip)
+                case Acknowledge() | Truncate():
+                    self._report(intent)
+                case Drop():
+                    self.lost = True
+                case HangUp():
+                    pass  # the driver closes the connection of whoever is done
+                case _:
+                    raise TypeError(f"nothing carries {intent!r}")
+
+    @abstractmethod
+    def _report(self, heard: Acknowledge | Truncate) -> None:
+        """Tell the server what was heard, if it does not know by itself."""
+
+    def _said(self) -> list[str]:
+        out, self._out = self._out, []
+        return out
+
     def closed(self, why: str, now: int) -> None:
         """The connection is gone; `why` goes into the errors unless the user had finished."""
         self.user.handle(events.Closed(why), now)
@@ -221,6 +247,8 @@ class CarriedUser:
 class WireClient(CarriedUser):
     """One user of one WebSocket."""
 
+    ack_ms = ACK_INTERVAL_MS
+
     def __init__(
         self,
         index: int,
@@ -231,7 +259,7 @@ class WireClient(CarriedUser):
         rng: random.Random,
         now: int,
     ) -> None:
-        super().__init__(index, plan, lines, room, ids, rng, now, ACK_INTERVAL_MS)
+        super().__init__(index, plan, lines, room, ids, rng, now)
         self._windows: dict[str, LoudWindows] = {}
         self._items: dict[str, list[str]] = {}
         self._newest = ""
@@ -242,20 +270,20 @@ class WireClient(CarriedUser):
         self._now = now
         user = self.user
         connecting = user.state is State.CONNECTING
-        out = self._spell(user.on_time(now)) if user.next_at() <= now else []
+        if user.next_at() <= now:
+            self._spell(user.on_time(now))
         if not connecting:
-            out.append(self._microphone.frame())
-        return out
+            self._out.append(self._microphone.frame())
+        return self._said()
 
     def receive(self, event: AnyServerEvent, now: int) -> list[str]:
         self._now = max(self._now, now)
         self.note_session(event)
-        out: list[str] = []
         for heard in self._read(event):
             if type(heard) is events.Audio:
                 self._count(heard)
-            out += self._spell(self.user.handle(heard, now))
-        return out
+            self._spell(self.user.handle(heard, now))
+        return self._said()
 
     def _count(self, audio: events.Audio) -> None:
         if audio.response != self._newest:
@@ -268,25 +296,9 @@ class WireClient(CarriedUser):
             return 0
         return self._arrived - (self.user.played(self._newest, now) or 0)
 
-    # -- what the user wants
-
-    def _spell(self, intents: Sequence[Intent]) -> list[str]:
-        out = []
-        for intent in intents:
-            match intent:
-                case Say(utterance=ScriptedUtterance(clip=Clip() as clip)):
-                    self._microphone.say(clip)
-                case Acknowledge():
-                    out.append(acknowledge(intent))
-                case Truncate():
-                    out.append(truncate(intent))
-                case Drop():
-                    self.lost = True
-                case HangUp():
-                    pass  # the driver closes the connection of whoever is done
-                case _:
-                    raise TypeError(f"a wire cannot {intent!r}")
-        return out
+    def _report(self, heard: Acknowledge | Truncate) -> None:
+        message = acknowledge(heard) if isinstance(heard, Acknowledge) else truncate(heard)
+        self._out.append(message)
 
     # -- what the server says
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -49,6 +50,25 @@ class Wishes:
         self.leave_ns = leave_ns
         self.early_ns = early_ns
         self.lost = lost
+
+
+class AnswerPlan:
+    """When to do what the wishes for an answer say, counted from the instant at which it was first heard. `asks`: there are
+    questions left. NEVER: not at all."""
+
+    __slots__ = ("early_ns", "interrupt_at", "leave_at", "lost", "nods")
+
+    def __init__(self, wishes: Wishes, heard_at: int, *, asks: bool) -> None:
+        self.interrupt_at = heard_at + wishes.interrupt_ns if asks else NEVER
+        self.early_ns = wishes.early_ns if asks else 0
+        self.leave_at = heard_at + wishes.leave_ns
+        self.lost = wishes.lost
+        self.nods = deque((heard_at + at, length_ns) for at, length_ns in wishes.nods)
+
+    def next_at(self, answer_ends: int) -> int:
+        """When the next of it is due."""
+        due = min(answer_ends - self.early_ns, self.interrupt_at, self.leave_at)
+        return min(due, self.nods[0][0]) if self.nods else due
 
 
 class Script(Protocol):

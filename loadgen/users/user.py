@@ -14,7 +14,6 @@ but `done` has a deadline.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from loadgen.users.script import (
     NEVER,
     OWN_TAIL_NS,
     QUIET_NS,
+    AnswerPlan,
     Script,
     State,
     Wishes,
@@ -44,9 +44,8 @@ class VirtualUser:
     """One user of one connection. `ids` are shared by all users of a server."""
 
     __slots__ = (
-        "_answer", "_answer_ns", "_cap_at", "_deadline", "_due", "_early_ns", "_ended_at", "_interrupt_at",
-        "_leave_at", "_listener", "_lost", "_next", "_nods", "_noise_at", "_notes", "_out", "_reactions", "_script",
-        "_voice_ends", "record", "state",
+        "_answer", "_answer_ns", "_cap_at", "_deadline", "_due", "_ended_at", "_listener", "_next", "_noise_at",
+        "_notes", "_out", "_plan", "_reactions", "_script", "_voice_ends", "record", "state",
     )  # fmt: skip
 
     def __init__(
@@ -59,12 +58,10 @@ class VirtualUser:
         self._notes = Notes(index, self.record, self._listener)
         self._deadline = self._due = now + CONNECT_NS
         self._next = self._voice_ends = now
-        self._cap_at = self._noise_at = self._ended_at = self._interrupt_at = self._leave_at = NEVER
+        self._cap_at = self._noise_at = self._ended_at = NEVER
         self._answer: Answer | None = None
         self._answer_ns: int | None = None
-        self._nods: deque[tuple[int, int | None]] = deque()
-        self._early_ns = 0
-        self._lost = False
+        self._plan = AnswerPlan(Wishes(), now, asks=False)
         self._out: list[Intent] = []
         self._reactions = self._all_reactions()
 
@@ -218,15 +215,8 @@ class VirtualUser:
         length = self._answer_ns
         if length is None:
             length = self._notes.usual_answer_ns(FIRST_GUESS_NS)
-        self._wish(self._script.wishes(length), audible)
-
-    def _wish(self, wishes: Wishes, heard_at: int) -> None:
-        asks = self._may_ask()
-        self._interrupt_at = heard_at + wishes.interrupt_ns if asks else NEVER
-        self._early_ns = wishes.early_ns if asks else 0
-        self._leave_at = heard_at + wishes.leave_ns
-        self._lost = wishes.lost
-        self._nods = deque((heard_at + at, length_ns) for at, length_ns in wishes.nods)
+        wishes = self._script.wishes(length)
+        self._plan = AnswerPlan(wishes, audible, asks=self._may_ask())
 
     def _listening(self, now: int) -> None:
         answer = self._answer
@@ -237,7 +227,7 @@ class VirtualUser:
             self._answer_failed(answer, now)
         elif self._listener.heard_out(answer, now):
             self._notes.heard_to_the_end(now)
-            self.record.missed_barge_ins += self._interrupt_at < NEVER
+            self.record.missed_barge_ins += self._plan.interrupt_at < NEVER
             self._end_turn("played", now)
 
     def _answer_failed(self, answer: Answer, now: int) -> None:
@@ -282,17 +272,17 @@ class VirtualUser:
                 pass
 
     def _while_listening(self, now: int) -> None:
-        answer = self._answer
+        answer, plan = self._answer, self._plan
         assert answer is not None
-        if now >= self._leave_at:
-            self._go(now, lost=self._lost)
-        elif now >= self._interrupt_at:
-            self._interrupt_at = NEVER
+        if now >= plan.leave_at:
+            self._go(now, lost=plan.lost)
+        elif now >= plan.interrupt_at:
+            plan.interrupt_at = NEVER
             self._speak_over(answer, Kind.INTERRUPTION, now)
         elif now >= self._early_at(answer):
-            self._early_ns = 0
+            plan.early_ns = 0
             self._speak_over(answer, Kind.QUESTION, now)
-        elif self._nods and now >= self._nods[0][0]:
+        elif plan.nods and now >= plan.nods[0][0]:
             self._say_mhm(answer, now)
         elif now >= self._stalled_at(answer):
             self.record.errors["stalled"] += 1
@@ -300,7 +290,8 @@ class VirtualUser:
 
     def _early_at(self, answer: Answer) -> int:
         """A little before the answer's end, once that is known."""
-        return self._listener.heard_out_at(answer) - self._early_ns if self._early_ns else NEVER
+        early_ns = self._plan.early_ns
+        return self._listener.heard_out_at(answer) - early_ns if early_ns else NEVER
 
     def _stalled_at(self, answer: Answer) -> int:
         return max(self._deadline, (answer.last_byte or 0) + self._script.limit_ns)
@@ -331,7 +322,7 @@ class VirtualUser:
         return utterance
 
     def _say_mhm(self, answer: Answer, now: int) -> None:
-        _, length_ns = self._nods.popleft()
+        _, length_ns = self._plan.nods.popleft()
         if now < self._voice_ends:
             return
         utterance = self._say(Kind.BACKCHANNEL, now, length_ns)
@@ -401,8 +392,5 @@ class VirtualUser:
             if state is _WAITING:
                 due = min(ends, self._deadline, listener.sounds_at(answer))
             else:
-                due = min(ends, self._interrupt_at, self._leave_at, self._stalled_at(answer))
-                due = min(due, ends - self._early_ns)
-                if self._nods:
-                    due = min(due, self._nods[0][0])
+                due = min(self._plan.next_at(ends), self._stalled_at(answer))
         self._due = min(due, self._noise_at, self._cap_at, self._notes.overlap_ends_at())
