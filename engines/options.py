@@ -28,6 +28,7 @@ from typing import (
     get_type_hints,
 )
 
+from session_server.types.bounds import Within as Within
 from session_server.types.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -44,14 +45,6 @@ class WrongOption(ValueError):
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
         self.name = name
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Least and most of a number."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,8 @@ def _value(cls: type, key: str, text: str, name: str) -> Any:  # noqa: ANN401
 
 def _within(name: str, value: float | str) -> float | str:
     """The bounds of the operator's configuration hold in a simulation, too."""
-    low, high = bounds_of(f"scheduler.{name}")
+    bounds = bounds_of(f"scheduler.{name}")
+    low, high = bounds.low, bounds.high
     if isinstance(value, int | float) and not low <= value <= high:  # so is a NaN
         raise ConfigError(f"--set {name}: {value} is not within {low:g} and {high:g}")
     return value

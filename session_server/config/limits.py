@@ -1,102 +1,23 @@
-"""Bounds of the configuration: what is impossible is refused at the start, by name, in one line."""
+"""Checks of the configuration: what is impossible is refused at the start, by name, in one line.
+
+The bounds of a number stand with its field (`Within`).
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
+from engines.graph import Graph
 from session_server.config.shape import Where, leaves
 from session_server.config.tree import Config
-from session_server.protocol.extensions import MAX_FPS, MAX_PICTURE, MIN_FPS, MIN_PICTURE
+from session_server.types.bounds import Within
 from session_server.types.errors import ConfigError, shown
-
-_DAY_MS = 86_400_000
-_GIB = 1024**3
-
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "server.port": (0, 65_535),
-    "server.max_body_bytes": (1024, _GIB),
-    "server.max_message_bytes": (20 * 1024 * 1024, _GIB),
-    "server.heartbeat_s": (0, 3600),
-    "server.close_wait_s": (0.1, 60),
-    "server.outbox_bytes": (512 * 1024, _GIB),
-    "server.outbox_wait_s": (0.1, 600),
-    "server.send_buffer_bytes": (0, 64 * 1024 * 1024),
-    "server.workers": (1, 64),
-    "webrtc.connect_s": (1, 600),
-    "webrtc.silence_s": (0.3, 600),
-    "webrtc.max_setups": (1, 1000),
-    "webrtc.max_unconnected": (1, 10_000),
-    "webrtc.max_message_bytes": (16 * 1024, 256 * 1024),
-    "webrtc.path_delay_ms": (0, 1000),
-    "webrtc.max_lateness_ms": (1, 1000),
-    "video.max_fps": (MIN_FPS, MAX_FPS),
-    "video.max_bytes": (MIN_PICTURE, MAX_PICTURE),
-    "auth.max_secrets": (1, 1_000_000),
-    "limits.retry_after_s": (1, 3600),
-    "drain.answer_s": (0, 3600),
-    "drain.close_s": (0.1, 600),
-    "session.speed": (0.25, 1.5),
-    "session.silence_ms": (0, 10_000),
-    "session.threshold": (0, 1),
-    "session.prefix_padding_ms": (0, 5_000),
-    "session.max_output_tokens": (1, 4096),
-    "core.lead_sent_ms": (40, 60_000),
-    "core.delta_ms": (20, 100),
-    "core.lead_generated_ms": (40, 120_000),
-    "core.speech_off_margin": (0, 1),
-    "core.looking_ms": (100, 60_000),
-    "core.frame_ms": (100, 60_000),
-    "core.camera_wait_ms": (0, 5_000),
-    "core.camera_fresh_ms": (100, 60_000),
-    "core.camera_lost_ms": (200, 600_000),
-    "core.camera_still_ms": (100, 60_000),
-    "core.commentary_gap_ms": (1_000, _DAY_MS),
-    "core.max_session_ms": (0, 7 * _DAY_MS),
-    "core.max_items": (2, 1_000_000),
-    "core.max_input_ms": (1_000, _DAY_MS),
-    "scheduler.max_sessions": (1, 100_000),
-    "scheduler.max_responses_per_session": (1, 1000),
-    "scheduler.max_work_per_session": (1, 1000),
-    "scheduler.lead_cap_s": (0.1, 600),
-    "scheduler.draft_cap_s": (0, 600),
-    "scheduler.text_ahead_s": (0.1, 600),
-    "scheduler.prefill_tokens": (1, 100_000),
-    "scheduler.prefill_batch": (1, 1000),
-    "scheduler.first_audio_s": (0.01, 60),
-    "scheduler.nearly_dry_s": (0, 60),
-    "scheduler.begin_lead_s": (0, 600),
-    "scheduler.rush_lead_s": (0, 600),
-    "scheduler.late_lead_s": (0, 600),
-    "scheduler.rush_cap_s": (0, 600),
-    "scheduler.pressing_s": (0, 60),
-    "scheduler.urgent_share": (0, 1),
-    "scheduler.starve_s": (0.1, 3600),
-    "scheduler.lead_idle_s": (0.05, 600),
-    "scheduler.safe_lead_s": (0, 60),
-    "scheduler.safe_share": (0, 1),
-    "scheduler.memory_weight": (0, 1000),
-    "scheduler.utilisation": (0.05, 1),
-    "scheduler.cores": (0, 4096),
-    "scheduler.transport_s": (0, 10),
-    "scheduler.chars_per_s": (1, 200),
-    "scheduler.audio_s_per_char_cap": (0.01, 60),
-    "scheduler.audio_s_floor": (0.1, 600),
-    "scheduler.silence_cap_s": (0.1, 600),
-    "scheduler.first_audio_limit_s": (0.01, 600),
-    "scheduler.longer_chunks_at": (0, 100),
-    "scheduler.shorter_answers_at": (0, 100),
-    "scheduler.overload_max_tokens": (0, 100_000),
-    "scheduler.kv_host_mb": (0, 16_777_216),
-    "scheduler.kv_protected_share": (0, 1),
-    "scheduler.kv_protect_s": (0, 600),
-    "scheduler.kv_busy_share": (0, 1),
-    "scheduler.kv_link_mb_s": (1, 10_000_000),
-    "observability.loop_lag_ms": (10, 60_000),
-    "observability.record_mb": (1, 1_048_576),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +60,27 @@ def check(config: Config, where: Where) -> None:
     _turn(config, where)
 
 
-def bounds_of(key: str) -> tuple[float, float]:
-    """Least and most of a number. Milliseconds of the core are spans of time: not negative, at most a day."""
-    if key in _BOUNDS:
-        return _BOUNDS[key]
-    if key.startswith("core.") and key.endswith("_ms"):
-        return (0, _DAY_MS)
-    return (float("-inf"), float("inf"))
+def bounds_of(key: str) -> Within:
+    """Least and most of a number; unbounded where its field has none."""
+    return _bounds().get(key, Within(-math.inf, math.inf))
 
 
-def _within(key: str, value: float, bounds: tuple[float, float], where: Where) -> None:
-    low, high = bounds
+@cache
+def _bounds() -> Mapping[str, Within]:
+    sections = typing.get_type_hints(Config)
+    return {
+        f"{name}.{key}": rule
+        for name, section in sections.items()
+        if section is not Graph
+        for key, kind in typing.get_type_hints(section, include_extras=True).items()
+        for part in (kind, *typing.get_args(kind))
+        for rule in getattr(part, "__metadata__", ())
+        if isinstance(rule, Within)
+    }
+
+
+def _within(key: str, value: float, bounds: Within, where: Where) -> None:
+    low, high = bounds.low, bounds.high
     if not low <= value <= high:
         raise ConfigError(
             f"{key}: {shown(value)} is not within {low:g} and {high:g} ({where(key)})"

@@ -1,17 +1,21 @@
 """The whole configuration as one frozen tree of data classes.
 
-Owns names, types and defaults. Values come from `session_server.config.sources`; bounds are in
-`session_server.config.limits`. Units are in the names. Secrets (SECRET_KEYS) are never printed.
+Owns names, types and defaults. Values come from `session_server.config.sources`; bounds stand
+with the numbers (`Within`). Units are in the names. Secrets (SECRET_KEYS) are never printed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from engines.graph import Graph
 from session_server.core.settings import CoreParams
+from session_server.protocol.extensions import MAX_FPS, MAX_PICTURE, MIN_FPS, MIN_PICTURE
 from session_server.scheduler.params import SchedulerParams
+from session_server.types.bounds import Within
+
+MIB, GIB = 1024**2, 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +25,20 @@ class ServerConfig:
     port, in front of one engine host; 1: all in one process."""
 
     host: str = "127.0.0.1"
-    port: int = 8000
+    port: Annotated[int, Within(0, 65_535)] = 8000
     model: str = "session-server-cpu"
-    max_body_bytes: int = 1024 * 1024
-    max_message_bytes: int = 32 * 1024 * 1024
-    heartbeat_s: float = 20.0
-    close_wait_s: float = 5.0
-    outbox_bytes: int = 4 * 1024 * 1024
-    outbox_wait_s: float = 10.0
-    send_buffer_bytes: int = 64 * 1024
+    max_body_bytes: Annotated[int, Within(1024, GIB)] = 1024 * 1024
+    max_message_bytes: Annotated[int, Within(20 * MIB, GIB)] = 32 * 1024 * 1024
+    heartbeat_s: Annotated[float, Within(0, 3600)] = 20.0
+    close_wait_s: Annotated[float, Within(0.1, 60)] = 5.0
+    outbox_bytes: Annotated[int, Within(512 * 1024, GIB)] = 4 * 1024 * 1024
+    outbox_wait_s: Annotated[float, Within(0.1, 600)] = 10.0
+    send_buffer_bytes: Annotated[int, Within(0, 64 * MIB)] = 64 * 1024
     web_client: bool = True
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_self_signed: bool = False
-    workers: int = 1
+    workers: Annotated[int, Within(1, 64)] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class AuthConfig:
     """Keys that clients must show; none configured: every client is let in."""
 
     keys: tuple[str, ...] = ()
-    max_secrets: int = 10_000
+    max_secrets: Annotated[int, Within(1, 1_000_000)] = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,14 @@ class WebRtcConfig:
     turn_username: str | None = None
     turn_credential: str | None = None
     host_addresses: tuple[str, ...] = ()
-    connect_s: float = 10.0
-    silence_s: float = 3.0
-    max_setups: int = 4
-    max_unconnected: int = 16
-    max_message_bytes: int = 262_144
-    path_delay_ms: int = 80
+    connect_s: Annotated[float, Within(1, 600)] = 10.0
+    silence_s: Annotated[float, Within(0.3, 600)] = 3.0
+    max_setups: Annotated[int, Within(1, 1000)] = 4
+    max_unconnected: Annotated[int, Within(1, 10_000)] = 16
+    max_message_bytes: Annotated[int, Within(16 * 1024, 256 * 1024)] = 262_144
+    path_delay_ms: Annotated[int, Within(0, 1000)] = 80
     media_path: Literal["auto", "cheap", "stock"] = "auto"
-    max_lateness_ms: int = 10
+    max_lateness_ms: Annotated[int, Within(1, 1000)] = 10
     video: Literal["all", "key_frames", "off"] = "all"
 
 
@@ -73,23 +77,23 @@ class VideoConfig:
     """What a client may choose of the video extension, which is offered where the graph has a stage `vision`: the most camera
     frames a second that are looked at, and the most bytes of one encoded frame."""
 
-    max_fps: float = 10.0
-    max_bytes: int = 1_000_000
+    max_fps: Annotated[float, Within(MIN_FPS, MAX_FPS)] = 10.0
+    max_bytes: Annotated[int, Within(MIN_PICTURE, MAX_PICTURE)] = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """What a client that is not let in hears. How many are let in is `scheduler.max_sessions`."""
 
-    retry_after_s: int = 5
+    retry_after_s: Annotated[int, Within(1, 3600)] = 5
 
 
 @dataclass(frozen=True, slots=True)
 class DrainConfig:
     """SIGTERM: running answers have `answer_s` to end, then connections have `close_s` to close."""
 
-    answer_s: float = 20.0
-    close_s: float = 5.0
+    answer_s: Annotated[float, Within(0, 3600)] = 20.0
+    close_s: Annotated[float, Within(0.1, 600)] = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,13 @@ class SessionDefaults:
 
     instructions: str = "You are a helpful voice assistant. Answer briefly, in plain words."
     voice: str = "heart"
-    speed: float = 1.0
+    speed: Annotated[float, Within(0.25, 1.5)] = 1.0
     turn_detection: Literal["server_vad", "semantic_vad", "manual"] = "server_vad"
-    silence_ms: int = 500
-    threshold: float = 0.5
-    prefix_padding_ms: int = 300
+    silence_ms: Annotated[int, Within(0, 10_000)] = 500
+    threshold: Annotated[float, Within(0, 1)] = 0.5
+    prefix_padding_ms: Annotated[int, Within(0, 5_000)] = 300
     transcribe: bool = False
-    max_output_tokens: int | None = None
+    max_output_tokens: Annotated[int, Within(1, 4096)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,9 @@ class ObservabilityConfig:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     metrics: bool = True
-    loop_lag_ms: int = 100
+    loop_lag_ms: Annotated[int, Within(10, 60_000)] = 100
     record_file: str | None = None
-    record_mb: int = 256
+    record_mb: Annotated[int, Within(1, 1_048_576)] = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
+
+from session_server.types.bounds import Within
+
+DAY_MS = 86_400_000
+SpanMs: TypeAlias = Annotated[int, Within(0, DAY_MS)]
+"""A span of time in the core: not negative, at most a day."""
 
 
 class TurnMode(enum.Enum):
@@ -135,25 +142,25 @@ class CoreParams:
 
     strict_truncate: bool = False
     # pacing
-    lead_sent_ms: int = 1000
-    delta_ms: int = 100
-    lead_generated_ms: int = 2000
+    lead_sent_ms: Annotated[int, Within(40, 60_000)] = 1000
+    delta_ms: Annotated[int, Within(20, 100)] = 100
+    lead_generated_ms: Annotated[int, Within(40, 120_000)] = 2000
     trust_acks: bool = False
     """A client that says to have played what it has gets more as fast as it is made: for writing files."""
     # voice activity
-    speech_off_margin: float = 0.15
-    speech_start_ms: int = 96
-    speech_release_ms: int = 40
+    speech_off_margin: Annotated[float, Within(0, 1)] = 0.15
+    speech_start_ms: SpanMs = 96
+    speech_release_ms: SpanMs = 40
     # interruption
-    duck_ms: int = 200
-    words_after_ms: int = 480
-    commit_ms: int = 800
-    server_vad_commit_ms: int = 250
-    refractory_ms: int = 300
-    warm_up_ms: int = 0
-    dismiss_silence_ms: int = 300
+    duck_ms: SpanMs = 200
+    words_after_ms: SpanMs = 480
+    commit_ms: SpanMs = 800
+    server_vad_commit_ms: SpanMs = 250
+    refractory_ms: SpanMs = 300
+    warm_up_ms: SpanMs = 0
+    dismiss_silence_ms: SpanMs = 300
     """Silence after speech over an answer that makes it a false interruption, unless its words are awaited."""
-    words_wait_ms: int = 700
+    words_wait_ms: SpanMs = 700
     """Longest silence during which the words of speech over an answer are awaited."""
     backchannel_words: frozenset[str] = frozenset(
         {
@@ -163,42 +170,42 @@ class CoreParams:
         }
     )  # fmt: skip
     # end of turn
-    turn_model_after_ms: int = 200
-    complete_silence_ms: int = 500
-    incomplete_silence_ms: int = 1200
-    fallback_silence_ms: int = 700
+    turn_model_after_ms: SpanMs = 200
+    complete_silence_ms: SpanMs = 500
+    incomplete_silence_ms: SpanMs = 1200
+    fallback_silence_ms: SpanMs = 700
     """`semantic_vad` when the turn model does not answer."""
-    recognise_after_ms: int = 100
-    draft_after_ms: int = 150
+    recognise_after_ms: SpanMs = 100
+    draft_after_ms: SpanMs = 150
     speculate: bool = True
-    partial_every_ms: int = 300
-    read_along_ms: int = 0
+    partial_every_ms: SpanMs = 300
+    read_along_ms: SpanMs = 0
     """How often the words of a turn that goes on are asked for, so that the thinker reads them; 0: never."""
     # deadlines: how long a state that is not idle may last without news
-    input_gap_ms: int = 1500
-    recognition_ms: int = 10_000
-    turn_model_ms: int = 1_000
-    looking_ms: int = 5_000
+    input_gap_ms: SpanMs = 1500
+    recognition_ms: SpanMs = 10_000
+    turn_model_ms: SpanMs = 1_000
+    looking_ms: Annotated[int, Within(100, 60_000)] = 5_000
     """Longest wait for what is in a picture; then the answer begins without."""
-    frame_ms: int = 2_000
+    frame_ms: Annotated[int, Within(100, 60_000)] = 2_000
     """Longest look at a camera frame."""
     # the camera
-    camera_wait_ms: int = 300
+    camera_wait_ms: Annotated[int, Within(0, 5_000)] = 300
     """Longest wait of an answer for a fresher picture."""
-    camera_fresh_ms: int = 1_000
-    camera_lost_ms: int = 2_000
-    camera_still_ms: int = 500
-    commentary_gap_ms: int = 10_000
+    camera_fresh_ms: Annotated[int, Within(100, 60_000)] = 1_000
+    camera_lost_ms: Annotated[int, Within(200, 600_000)] = 2_000
+    camera_still_ms: Annotated[int, Within(100, 60_000)] = 500
+    commentary_gap_ms: Annotated[int, Within(1_000, DAY_MS)] = 10_000
     # deadlines of answers
-    first_output_ms: int = 30_000
-    output_gap_ms: int = 15_000
-    response_ms: int = 600_000
-    max_session_ms: int = 3_600_000
-    max_speech_ms: int = 120_000
+    first_output_ms: SpanMs = 30_000
+    output_gap_ms: SpanMs = 15_000
+    response_ms: SpanMs = 600_000
+    max_session_ms: Annotated[int, Within(0, 7 * DAY_MS)] = 3_600_000
+    max_speech_ms: SpanMs = 120_000
     # bounds
-    max_items: int = 1000
-    max_input_ms: int = 600_000
-    idle_input_ms: int = 10_000
+    max_items: Annotated[int, Within(2, 1_000_000)] = 1000
+    max_input_ms: Annotated[int, Within(1_000, DAY_MS)] = 600_000
+    idle_input_ms: SpanMs = 10_000
     """Uncommitted audio kept while turn detection is on and nobody speaks."""
     prompt_items: int = 200
     max_out_of_band: int = 8

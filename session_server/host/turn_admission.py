@@ -125,7 +125,7 @@ class TurnGate:
         """What the open sessions and one more take of what may be in use, most of the time; 0 where such batches were
         never seen. While turns wait, or were refused just now, there is no room for one more."""
         self._climb(now)
-        if self._ladder.step >= OverloadStep.DEFER:
+        if self._ladder.step.at_least(OverloadStep.DEFER):
             return math.inf
         return self.predict(now, newcomers=1).load if self._knows_enough(now) else 0.0
 
@@ -222,7 +222,7 @@ class TurnGate:
         step = self._ladder.look(self._present_load(now), self._turns_waiting, now)
         self._stages.chunks.longer = self._ladder.longer_chunks
         if step is not before:
-            self._stages.metrics.overload_step(step.label)
+            self._stages.metrics.overload_step(step.value)
 
     def _look_again(self) -> None:
         self._look(self._stages.clock.now())

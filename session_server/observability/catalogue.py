@@ -10,6 +10,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from session_server.core.playback_ledger import AckOutcome
+from session_server.scheduler.admission import OverloadStep
+from session_server.scheduler.residency_events import PreloadResult
+
 PREFIX = "session_server"
 
 
@@ -87,17 +91,6 @@ class DraftOutcome(enum.StrEnum):
     DROPPED = "dropped"
 
 
-class AckOutcome(enum.StrEnum):
-    """What became of a `playback.ack` (protocol page, 8.2)."""
-
-    ACCEPTED = "accepted"
-    CLAMPED = "clamped"
-    STALE = "stale"
-    LATE = "late"
-    UNKNOWN = "unknown"
-    FINAL = "final"
-
-
 class WasteWhere(enum.StrEnum):
     """How far thrown-away audio had come; `draft`: made for a draft that was dropped."""
 
@@ -112,13 +105,6 @@ class ResponseStatus(enum.StrEnum):
     CANCELLED = "cancelled"
     INCOMPLETE = "incomplete"
     FAILED = "failed"
-
-
-class PreloadResult(enum.StrEnum):
-    HIT = "hit"
-    PARTIAL = "partial"
-    LATE = "late"
-    WASTED = "wasted"
 
 
 class SchedulingClass(enum.StrEnum):
@@ -156,16 +142,6 @@ class DuplexPlace(enum.StrEnum):
     SEATED = "seated"
     RESTING = "resting"
     WAITING = "waiting"
-
-
-class OverloadStep(enum.StrEnum):
-    """What the host does about the present load."""
-
-    NONE = "none"
-    LONGER_CHUNKS = "longer_chunks"
-    SHORTER_ANSWERS = "shorter_answers"
-    DEFER = "defer"
-    REFUSE = "refuse"
 
 
 class FrameReason(enum.StrEnum):

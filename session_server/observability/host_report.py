@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from session_server.observability.catalogue import OverloadStep, TurnLeg, WasteWhere
+from session_server.observability.catalogue import TurnLeg, WasteWhere
 from session_server.observability.metrics import Metrics
+from session_server.scheduler.admission import OverloadStep
 
 
 class FirstChunkTimes(Protocol):

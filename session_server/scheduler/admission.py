@@ -218,18 +218,18 @@ _REFUSED_FOR_NS = 5 * NS_PER_S
 """How long a refusal counts as the present state."""
 
 
-class OverloadStep(enum.IntEnum):
-    """In the order in which they are climbed."""
+class OverloadStep(enum.StrEnum):
+    """What the host does about the present load, in the order in which they are climbed."""
 
-    NONE = 0
-    LONGER_CHUNKS = 1
-    SHORTER_ANSWERS = 2
-    DEFER = 3
-    REFUSE = 4
+    NONE = "none"
+    LONGER_CHUNKS = "longer_chunks"
+    SHORTER_ANSWERS = "shorter_answers"
+    DEFER = "defer"
+    REFUSE = "refuse"
 
-    @property
-    def label(self) -> str:
-        return self.name.lower()
+    def at_least(self, step: OverloadStep) -> bool:
+        steps = list(OverloadStep)
+        return steps.index(self) >= steps.index(step)
 
 
 class OverloadLadder:
@@ -261,16 +261,16 @@ class OverloadLadder:
 
     @property
     def longer_chunks(self) -> bool:
-        return self.step >= OverloadStep.LONGER_CHUNKS
+        return self.step.at_least(OverloadStep.LONGER_CHUNKS)
 
     @property
     def max_tokens(self) -> int | None:
         """Bound on new answers; None: theirs."""
-        shorter = self.step >= OverloadStep.SHORTER_ANSWERS and self._tokens > 0
+        shorter = self.step.at_least(OverloadStep.SHORTER_ANSWERS) and self._tokens > 0
         return self._tokens if shorter else None
 
     def _rung(self, load: float) -> OverloadStep:
         for step, threshold in self._rungs:
-            if load >= threshold - (_HYSTERESIS if self._by_load >= step else 0.0):
+            if load >= threshold - (_HYSTERESIS if self._by_load.at_least(step) else 0.0):
                 return step
         return OverloadStep.NONE

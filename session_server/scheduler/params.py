@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated
 
 from session_server.types.audio import NS_PER_S
+from session_server.types.bounds import Within
 
 
 class PolicyName(enum.Enum):
@@ -39,51 +41,51 @@ class SchedulerParams:
     """Defaults suit the CPU stack; `serving.md` 3.1 says where they come from."""
 
     policy: PolicyName = PolicyName.DEADLINE
-    max_sessions: int = 16
-    max_responses_per_session: int = 8
-    max_work_per_session: int = 64
-    lead_cap_s: float = 2.0
-    draft_cap_s: float = 1.0
-    text_ahead_s: float = 4.0
+    max_sessions: Annotated[int, Within(1, 100_000)] = 16
+    max_responses_per_session: Annotated[int, Within(1, 1000)] = 8
+    max_work_per_session: Annotated[int, Within(1, 1000)] = 64
+    lead_cap_s: Annotated[float, Within(0.1, 600)] = 2.0
+    draft_cap_s: Annotated[float, Within(0, 600)] = 1.0
+    text_ahead_s: Annotated[float, Within(0.1, 600)] = 4.0
     chunking: Chunking = Chunking.LEAD
     chunk_ladder_s: tuple[float, ...] = (0.1, 0.2, 0.4)
-    prefill_tokens: int = 64
-    prefill_batch: int = 1
-    first_audio_s: float = 1.0
-    nearly_dry_s: float = 0.4
-    begin_lead_s: float = 0.0
-    rush_lead_s: float = 0.0
-    late_lead_s: float = 0.0
-    rush_cap_s: float = 0.0
-    pressing_s: float = 0.2
-    urgent_share: float = 0.25
+    prefill_tokens: Annotated[int, Within(1, 100_000)] = 64
+    prefill_batch: Annotated[int, Within(1, 1000)] = 1
+    first_audio_s: Annotated[float, Within(0.01, 60)] = 1.0
+    nearly_dry_s: Annotated[float, Within(0, 60)] = 0.4
+    begin_lead_s: Annotated[float, Within(0, 600)] = 0.0
+    rush_lead_s: Annotated[float, Within(0, 600)] = 0.0
+    late_lead_s: Annotated[float, Within(0, 600)] = 0.0
+    rush_cap_s: Annotated[float, Within(0, 600)] = 0.0
+    pressing_s: Annotated[float, Within(0, 60)] = 0.2
+    urgent_share: Annotated[float, Within(0, 1)] = 0.25
     prefill_rule: bool = True
     late_rule: bool = True
-    starve_s: float = 30.0
-    lead_idle_s: float = 1.2
-    safe_lead_s: float = 1.0
-    safe_share: float = 0.25
-    memory_weight: float = 1.0
-    utilisation: float = 0.9
-    cores: float = 0.0
-    transport_s: float = 0.02
-    chars_per_s: float = 15.0
-    audio_s_per_char_cap: float = 0.5
-    audio_s_floor: float = 3.0
-    silence_cap_s: float = 2.0
+    starve_s: Annotated[float, Within(0.1, 3600)] = 30.0
+    lead_idle_s: Annotated[float, Within(0.05, 600)] = 1.2
+    safe_lead_s: Annotated[float, Within(0, 60)] = 1.0
+    safe_share: Annotated[float, Within(0, 1)] = 0.25
+    memory_weight: Annotated[float, Within(0, 1000)] = 1.0
+    utilisation: Annotated[float, Within(0.05, 1)] = 0.9
+    cores: Annotated[float, Within(0, 4096)] = 0.0
+    transport_s: Annotated[float, Within(0, 10)] = 0.02
+    chars_per_s: Annotated[float, Within(1, 200)] = 15.0
+    audio_s_per_char_cap: Annotated[float, Within(0.01, 60)] = 0.5
+    audio_s_floor: Annotated[float, Within(0.1, 600)] = 3.0
+    silence_cap_s: Annotated[float, Within(0.1, 600)] = 2.0
     admission: bool = True
-    first_audio_limit_s: float = 6.0
-    longer_chunks_at: float = 0.7
-    shorter_answers_at: float = 0.85
-    overload_max_tokens: int = 0
+    first_audio_limit_s: Annotated[float, Within(0.01, 600)] = 6.0
+    longer_chunks_at: Annotated[float, Within(0, 100)] = 0.7
+    shorter_answers_at: Annotated[float, Within(0, 100)] = 0.85
+    overload_max_tokens: Annotated[int, Within(0, 100_000)] = 0
     kv_eviction: KvEviction = KvEviction.NEXT_USE
-    kv_host_mb: float = 1024.0
+    kv_host_mb: Annotated[float, Within(0, 16_777_216)] = 1024.0
     kv_folder: str | None = None
     kv_preload: bool = True
-    kv_protected_share: float = 0.25
-    kv_protect_s: float = 15.0
-    kv_busy_share: float = 0.25
-    kv_link_mb_s: float = 1000.0
+    kv_protected_share: Annotated[float, Within(0, 1)] = 0.25
+    kv_protect_s: Annotated[float, Within(0, 600)] = 15.0
+    kv_busy_share: Annotated[float, Within(0, 1)] = 0.25
+    kv_link_mb_s: Annotated[float, Within(1, 10_000_000)] = 1000.0
 
     def __post_init__(self) -> None:
         if not self.chunk_ladder_s or sorted(set(self.chunk_ladder_s)) != list(self.chunk_ladder_s):

@@ -28,7 +28,7 @@ class Rank(enum.IntEnum):
     """Reading ahead while the user speaks: no use of the state in the sense of the counts."""
 
 
-class PreloadResult(enum.Enum):
+class PreloadResult(enum.StrEnum):
     """What had become of a preload when the state was used: all there, a part, or still under way; or the bytes
     left again before any use."""
 

@@ -92,7 +92,7 @@ def _overload(said: Sequence[HostRecords], end_ns: int) -> dict[str, float]:
     """Seconds on each step of the ladder, over all replicas."""
     ladders = [one.ladder_s(end_ns) for one in said]
     return {
-        step.label: round(sum(ladder.get(step.label, 0.0) for ladder in ladders), 3)
+        step.value: round(sum(ladder.get(step.value, 0.0) for ladder in ladders), 3)
         for step in OverloadStep
     }
 
