@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from session_server.types.audio import Value, WordSpan
+from session_server.types.tools import Tool
 from session_server.types.vision import (
     PICTURE_MARK as PICTURE_MARK,
     CameraView as CameraView,
@@ -245,15 +246,6 @@ class ChatMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionSpec:
-    """A callable tool; `parameters` is a JSON schema as JSON text."""
-
-    name: str
-    description: str
-    parameters: str
-
-
-@dataclass(frozen=True, slots=True)
 class ThinkJob:
     """A prompt to answer.
 
@@ -266,7 +258,7 @@ class ThinkJob:
 
     instructions: str
     messages: tuple[ChatMessage, ...]
-    tools: tuple[FunctionSpec, ...] = ()
+    tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     tool_name: str | None = None
     max_tokens: int | None = None

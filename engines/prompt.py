@@ -21,7 +21,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
+from session_server.types.tools import Tool
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 _ROLES = frozenset({"system", "user", "assistant"})
@@ -41,13 +42,13 @@ def role_and_text(message: ChatMessage) -> tuple[str, str]:
     return (message.role if message.role in _ROLES else "user"), message.content
 
 
-def system_text(instructions: str, tools: Sequence[FunctionSpec]) -> str:
+def system_text(instructions: str, tools: Sequence[Tool]) -> str:
     """The system message: the client's instructions, then the tools."""
     parts = [instructions.strip(), describe_tools(tools) if tools else ""]
     return "\n\n".join(part for part in parts if part)
 
 
-def describe_tools(tools: Sequence[FunctionSpec]) -> str:
+def describe_tools(tools: Sequence[Tool]) -> str:
     """The tools as the system message lists them."""
     lines = [
         json.dumps(

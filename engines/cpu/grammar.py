@@ -15,11 +15,11 @@ from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
-from engines.base import FunctionSpec
 from engines.cpu.decoding import MOST_CHOICES, CallAnswer, ClosingTokens
 from engines.cpu.json_schema import drop_unreasonable, finite
 from engines.cpu.smollm_prompt import SmolTokenizer
 from engines.prompt import CALL_CLOSE, CALL_OPEN
+from session_server.types.tools import Tool
 
 Schema = Mapping[str, Any]
 
@@ -168,7 +168,7 @@ class CallGrammars:
         self._kept: dict[str, Schema] = {}
         self._choices_left = _REHEARSALS
 
-    def matcher(self, tools: Sequence[FunctionSpec]) -> LLMatcher:
+    def matcher(self, tools: Sequence[Tool]) -> LLMatcher:
         """A matcher at the start of a call of one of `tools`. Raises ValueError when there are none."""
         if not tools:
             raise ValueError("a call was demanded, but there are no tools")
@@ -180,7 +180,7 @@ class CallGrammars:
             raise ValueError("the tools cannot be used to force a call")
         return matcher
 
-    def _schemas(self, tools: Sequence[FunctionSpec]) -> list[Schema]:
+    def _schemas(self, tools: Sequence[Tool]) -> list[Schema]:
         """Per tool the narrowed schema, or the nearest one under which a call can be made."""
         schemas, room = [], LONGEST_SCHEMAS
         self._choices_left = _REHEARSALS

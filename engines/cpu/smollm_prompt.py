@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
 from engines.prompt import first_kept, opens, role_and_text, system_text
 from session_server.types.errors import EngineFault
+from session_server.types.tools import Tool
 
 START = 1
 """<|im_start|>"""
@@ -133,7 +134,7 @@ class ChatTemplate:
         tokens = prefix + [t for message in kept for t in message] + opening
         return Prompt(tokens, len(prefix), first)
 
-    def _system(self, instructions: str, tools: Sequence[FunctionSpec], room: int) -> list[int]:
+    def _system(self, instructions: str, tools: Sequence[Tool], room: int) -> list[int]:
         message = self._message(
             "system", system_text(instructions.strip() or DEFAULT_INSTRUCTIONS, tools)
         )

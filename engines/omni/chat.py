@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engines.base import ChatMessage, EmbeddedPicture, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, EmbeddedPicture, ThinkJob
 from engines.omni.stage_payloads import EmbeddedImage, Layout, Span
 from engines.prompt import first_kept, opens, schema_of
+from session_server.types.tools import Tool
 
 DEFAULT_INSTRUCTIONS = (
     "You are a helpful voice assistant. Answer briefly, in plain words that can be spoken."
@@ -278,7 +279,7 @@ class Chat:
         return self._control.sub(lambda found: found.group()[0] + " " + found.group()[1:], text)
 
 
-def _tools(tools: Sequence[FunctionSpec]) -> str:
+def _tools(tools: Sequence[Tool]) -> str:
     functions = [
         json.dumps(
             {

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
 from engines.prompt import first_kept, opens, role_and_text
 from engines.remote.options import RemoteOptions
+from session_server.types.tools import Tool
 
 Body = dict[str, Any]
 _BYTES_PER_TOKEN = 3
@@ -57,7 +58,7 @@ def _choice(job: ThinkJob) -> str | Body:
     return {"type": "function", "function": {"name": job.tool_name}}
 
 
-def _tool(tool: FunctionSpec) -> Body:
+def _tool(tool: Tool) -> Body:
     function: Body = {"name": tool.name, "parameters": _schema(tool.parameters)}
     if tool.description:
         function["description"] = tool.description

@@ -20,19 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias, cast
 
-from engines.base import (
-    Capabilities,
-    ChatMessage,
-    FunctionSpec,
-    JobKey,
-    Stage,
-    StepResult,
-    ThinkJob,
-    TokenOutput,
-)
+from engines.base import Capabilities, ChatMessage, JobKey, Stage, StepResult, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.options import Count, Within, by_type
 from engines.sim.job_engine import JobEngine, SimOptions
+from session_server.types.tools import Tool
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Schema = Mapping[str, Json]
@@ -227,7 +219,7 @@ def _is_user(message: ChatMessage) -> bool:
     return message.role == "user" and message.kind == "message"
 
 
-def _chosen_tool(job: ThinkJob, said: str) -> FunctionSpec | None:
+def _chosen_tool(job: ThinkJob, said: str) -> Tool | None:
     if job.tool_choice == "none" or not job.tools:
         return None
     named = job.tool_name if job.tool_choice == "function" else None

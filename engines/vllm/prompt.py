@@ -15,13 +15,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
 from engines.cpu.grammar import LONGEST_SCHEMAS, call_grammar, narrowed, without
 from engines.cpu.json_schema import finite
 from engines.prompt import first_kept, opens, role_and_text, system_text
 from engines.vllm.internals import Tokenizer
 from engines.vllm.options import VllmOptions
 from session_server.types.errors import one_line
+from session_server.types.tools import Tool
 
 _PER_MESSAGE = 8
 """What a template puts around a message, at most."""
@@ -137,7 +138,7 @@ _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator"
 _HARD = frozenset({"not", "if", "then", "else", "patternProperties", "format", "pattern"})
 
 
-def chosen_tools(job: ThinkJob) -> tuple[FunctionSpec, ...]:
+def chosen_tools(job: ThinkJob) -> tuple[Tool, ...]:
     """What may be called. Raises ValueError when nothing can be."""
     tools = job.tools
     if job.tool_choice == "function":
@@ -149,14 +150,14 @@ def chosen_tools(job: ThinkJob) -> tuple[FunctionSpec, ...]:
     return tools
 
 
-def grammar_for(tools: Sequence[FunctionSpec]) -> str:
+def grammar_for(tools: Sequence[Tool]) -> str:
     """The Lark grammar of one call of one of `tools`. Raises ValueError for schemas that cannot be used."""
     if sum(len(tool.parameters) for tool in tools) > LONGEST_SCHEMAS:
         raise ValueError("the tools' parameters are too long to force a call")
     return call_grammar([tool.name for tool in tools], [_usable(tool) for tool in tools])
 
 
-def _usable(tool: FunctionSpec) -> Mapping[str, object]:
+def _usable(tool: Tool) -> Mapping[str, object]:
     try:
         schema = json.loads(tool.parameters) if tool.parameters.strip() else {}
         simple = without(schema or {"type": "object", "properties": {}}, _HARD)

@@ -49,8 +49,9 @@ from session_server.core.announcements import (
     ResponseView as ResponseView,
     Usage as Usage,
 )
-from session_server.core.settings import Modality, Tool, ToolChoice
+from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value
+from session_server.types.tools import Tool, ToolChoice
 
 # -- commands: transport
 

@@ -16,13 +16,8 @@ from session_server.core.events import EngineEvent
 from session_server.core.heard_text import SpokenText
 from session_server.core.output_items import OutputItems
 from session_server.core.playback_ledger import PlaybackLedger
-from session_server.core.settings import (
-    Modality,
-    ResponseOverrides,
-    SessionSettings,
-    Tool,
-    ToolChoice,
-)
+from session_server.core.settings import Modality, ResponseOverrides, SessionSettings
+from session_server.types.tools import Tool, ToolChoice
 
 
 class ResponsePhase(enum.Enum):

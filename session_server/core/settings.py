@@ -17,6 +17,8 @@ DAY_MS = 86_400_000
 SpanMs: TypeAlias = Annotated[int, Within(0, DAY_MS)]
 """A span of time in the core: not negative, at most a day."""
 
+from session_server.types.tools import Tool, ToolChoice
+
 
 class TurnMode(enum.Enum):
     """Who decides that a turn has ended."""
@@ -43,23 +45,6 @@ class TurnDetection:
     create_response: bool = True
     interrupt_response: bool = True
     eagerness: str = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function that the client offers. `parameters` is a JSON schema, as JSON text."""
-
-    name: str
-    description: str
-    parameters: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
-    """`mode` is none, auto, required or function; `name` is set for function only."""
-
-    mode: str = "auto"
-    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

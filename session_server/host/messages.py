@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import msgspec
 
+from session_server.types.tools import Tool
+
 
 class Message(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Base of all messages; every one belongs to a session."""
@@ -84,12 +86,6 @@ class PromptMessage(msgspec.Struct, frozen=True, gc=False):
     camera: CameraView | None = None
 
 
-class ToolSpec(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    description: str
-    parameters: str
-
-
 class Generate(Message, frozen=True, tag=True):
     """Begin a response; `epoch` None: a draft. `turn_end_ns`: when the user's turn was decided (None: no user
     turn, or a draft)."""
@@ -99,7 +95,7 @@ class Generate(Message, frozen=True, tag=True):
     epoch: int | None
     instructions: str
     messages: tuple[PromptMessage, ...]
-    tools: tuple[ToolSpec, ...]
+    tools: tuple[Tool, ...]
     tool_choice: str
     tool_name: str | None
     spoken: bool
@@ -115,7 +111,7 @@ class Warm(Message, frozen=True, tag=True):
     work_id: str
     instructions: str
     messages: tuple[PromptMessage, ...]
-    tools: tuple[ToolSpec, ...]
+    tools: tuple[Tool, ...]
     tool_choice: str
     tool_name: str | None
 

@@ -7,7 +7,7 @@ session's next response, which takes over the slot.
 
 from __future__ import annotations
 
-from engines.base import FunctionSpec, JobKey, Stage, StepResult, ThinkJob
+from engines.base import JobKey, Stage, StepResult, ThinkJob
 from session_server.host.messages import Warm
 from session_server.host.pipeline_parts import HostStages
 from session_server.host.prompt import chat
@@ -34,7 +34,7 @@ class Warming:
         job = ThinkJob(
             request.instructions,
             chat(request.messages, self._stages.pictures.of(request.session)),
-            tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+            request.tools,
             request.tool_choice,
             request.tool_name,
             warm=True,

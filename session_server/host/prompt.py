@@ -19,7 +19,6 @@ from engines.base import (
     CameraView,
     ChatMessage,
     EmbeddedPicture,
-    FunctionSpec,
     ThinkJob,
     VisualEvidence,
 )
@@ -98,7 +97,7 @@ def think_job(request: Generate, bound: int | None, known: Known = NO_PICTURES) 
     return ThinkJob(
         request.instructions,
         chat(request.messages, known),
-        tuple(FunctionSpec(t.name, t.description, t.parameters) for t in request.tools),
+        request.tools,
         choice,
         tool,
         min(bounds, default=None),

@@ -9,7 +9,7 @@ from session_server.protocol.items import Item, ItemReference, item_or_reference
 from session_server.protocol.session_audio import audio_format, voice_name
 from session_server.protocol.session_config import SessionConfig, SessionRules
 from session_server.protocol.session_update import EFFORTS, max_output_tokens, modality
-from session_server.protocol.tools import FunctionTool, ToolChoice, tool_choice, tools
+from session_server.protocol.tools import FunctionToolPayload, tool_choice, tools
 from session_server.protocol.values import (
     Fields,
     Json,
@@ -23,6 +23,7 @@ from session_server.protocol.values import (
     text,
 )
 from session_server.types.errors import ClientFault
+from session_server.types.tools import ToolChoice
 
 MAX_METADATA = 16
 MAX_METADATA_KEY = 64
@@ -43,7 +44,7 @@ class ResponseConfig(msgspec.Struct, frozen=True):
     modality: str | None = None
     instructions: str | None = None
     voice: str | None = None
-    tools: tuple[FunctionTool, ...] | None = None
+    tools: tuple[FunctionToolPayload, ...] | None = None
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | str | None = None
     metadata: tuple[tuple[str, str], ...] | None = None
@@ -142,7 +143,7 @@ def _voice(
     return voice
 
 
-def _check_choice(choice: ToolChoice, offered: tuple[FunctionTool, ...], path: str) -> None:
+def _check_choice(choice: ToolChoice, offered: tuple[FunctionToolPayload, ...], path: str) -> None:
     """What a response says about its tools or its choice has to be possible. `path`: the field at fault."""
     if choice.mode == "required" and not offered:
         message = "Tool choice 'required' needs at least one tool, and this response has none."

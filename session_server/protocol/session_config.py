@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from session_server.protocol.extensions import ExtensionsPayload, Video, VideoOffer
-from session_server.protocol.tools import FunctionTool, ToolChoice
+from session_server.protocol.tools import FunctionToolPayload, tool_choice_to_wire
 from session_server.protocol.values import Json, JsonObject
 from session_server.types.audio import AudioFormat
+from session_server.types.tools import ToolChoice
 
 STANDARD_VOICES = (
     "alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar",
@@ -158,7 +159,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     type: str = REALTIME
     modality: str = "audio"
     instructions: str = ""
-    tools: tuple[FunctionTool, ...] = ()
+    tools: tuple[FunctionToolPayload, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     max_output_tokens: int | str = "inf"
@@ -226,7 +227,7 @@ def body_to_wire(config: SessionConfig) -> JsonObject:
         "output_modalities": [config.modality],
         "instructions": config.instructions,
         "tools": [tool.to_wire() for tool in config.tools],
-        "tool_choice": config.tool_choice.to_wire(),
+        "tool_choice": tool_choice_to_wire(config.tool_choice),
         "parallel_tool_calls": config.parallel_tool_calls,
         "max_output_tokens": config.max_output_tokens,
         "reasoning": None if effort is None else {"effort": effort},

@@ -18,6 +18,7 @@ from session_server.protocol.values import (
     option,
     text,
 )
+from session_server.types.tools import ToolChoice
 
 MAX_TOOLS = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -26,7 +27,7 @@ _MODES = ("none", "auto", "required")
 NO_PARAMETERS = '{"type":"object","properties":{}}'
 
 
-class FunctionTool(msgspec.Struct, frozen=True, gc=False):
+class FunctionToolPayload(msgspec.Struct, frozen=True, gc=False):
     """`parameters`: the JSON schema of the arguments, as JSON text."""
 
     name: str
@@ -42,17 +43,11 @@ class FunctionTool(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-class ToolChoice(msgspec.Struct, frozen=True, gc=False):
-    """`mode`: none, auto, required or function; `name` is set for function only."""
-
-    mode: str = "auto"
-    name: str | None = None
-
-    def to_wire(self) -> Json:
-        return {"type": "function", "name": self.name} if self.mode == "function" else self.mode
+def tool_choice_to_wire(choice: ToolChoice) -> Json:
+    return {"type": "function", "name": choice.name} if choice.mode == "function" else choice.mode
 
 
-def tools(value: Json, path: str) -> tuple[FunctionTool, ...]:
+def tools(value: Json, path: str) -> tuple[FunctionToolPayload, ...]:
     """A list of tools; their names differ."""
     parsed = array_of(_tool, MAX_TOOLS)(value, path)
     seen: set[str] = set()
@@ -74,10 +69,10 @@ def tool_choice(value: Json, path: str) -> ToolChoice:
     return ToolChoice("function", fields.required("name", _name))
 
 
-def _tool(value: Json, path: str) -> FunctionTool:
+def _tool(value: Json, path: str) -> FunctionToolPayload:
     fields = Fields(value, path, _KNOWN)
     fields.optional("type", option(("function",)))
-    return FunctionTool(
+    return FunctionToolPayload(
         fields.required("name", _name),
         fields.optional("description", text),
         fields.optional("parameters", _schema) or NO_PARAMETERS,

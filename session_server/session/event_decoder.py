@@ -12,10 +12,11 @@ from typing import assert_never
 from session_server.core import conversation, events, settings
 from session_server.protocol import client_events as wire, items as wire_items, session_config
 from session_server.protocol.response_config import ResponseConfig
-from session_server.protocol.tools import FunctionTool, ToolChoice
+from session_server.protocol.tools import FunctionToolPayload
 from session_server.types.audio import OUTPUT_RATE
 from session_server.types.errors import ClientFault
 from session_server.types.ids import NewId
+from session_server.types.tools import Tool
 
 FindItem = Callable[[str], conversation.Item | None]
 """Looks up a conversation item by its id."""
@@ -49,7 +50,7 @@ def core_settings(
         turn_detection=_turn_detection(config.input.turn_detection, config.responds),
         instructions=config.instructions,
         tools=core_tools(config.tools),
-        tool_choice=core_tool_choice(config.tool_choice),
+        tool_choice=config.tool_choice,
         modality=settings.Modality(config.modality),
         voice=voices.resolve(config.output.voice) or config.output.voice,
         speed=config.output.speed,
@@ -94,12 +95,8 @@ def _turn_detection(chosen: session_config.TurnDetection, responds: bool) -> set
             )
 
 
-def core_tools(tools: tuple[FunctionTool, ...]) -> tuple[settings.Tool, ...]:
-    return tuple(settings.Tool(t.name, t.description or "", t.parameters) for t in tools)
-
-
-def core_tool_choice(choice: ToolChoice) -> settings.ToolChoice:
-    return settings.ToolChoice(choice.mode, choice.name)
+def core_tools(tools: tuple[FunctionToolPayload, ...]) -> tuple[Tool, ...]:
+    return tuple(Tool(t.name, t.description or "", t.parameters) for t in tools)
 
 
 def core_item(item: wire_items.Item, new_id: NewId) -> conversation.Item:
@@ -144,7 +141,7 @@ def response_requested(
         out_of_band=asked.out_of_band,
         instructions=asked.instructions,
         tools=None if asked.tools is None else core_tools(asked.tools),
-        tool_choice=None if asked.tool_choice is None else core_tool_choice(asked.tool_choice),
+        tool_choice=asked.tool_choice,
         modality=None if asked.modality is None else settings.Modality(asked.modality),
         voice=None if asked.voice is None else voices.resolve(asked.voice),
         max_output_tokens=_NO_LIMIT if isinstance(limit, str) else limit,

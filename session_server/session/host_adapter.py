@@ -6,7 +6,7 @@ Only spelling: no state, no decisions. Input audio is fetched here because the c
 from __future__ import annotations
 
 from session_server.core import actions, events
-from session_server.core.settings import Modality, Tool
+from session_server.core.settings import Modality
 from session_server.host import messages
 from session_server.protocol.values import decode_base64
 from session_server.session.input_timeline import InputTimeline
@@ -64,7 +64,7 @@ def to_host(session: str, command: HostCommand, audio: InputTimeline, now: int) 
                 command.work_id,
                 command.instructions,
                 _prompt(command.messages, audio),
-                _tools(command.tools),
+                command.tools,
                 command.tool_choice.mode,
                 command.tool_choice.name,
             )
@@ -112,10 +112,6 @@ def _sound(said: actions.UserAudio, audio: InputTimeline) -> bytes:
     return audio.kept(said.item_id, said.content_index)
 
 
-def _tools(tools: tuple[Tool, ...]) -> tuple[messages.ToolSpec, ...]:
-    return tuple(messages.ToolSpec(t.name, t.description, t.parameters) for t in tools)
-
-
 def _generate(
     session: str, command: actions.StartGeneration, audio: InputTimeline
 ) -> messages.Generate:
@@ -126,7 +122,7 @@ def _generate(
         epoch=command.epoch,
         instructions=command.instructions,
         messages=_prompt(command.messages, audio),
-        tools=_tools(command.tools),
+        tools=command.tools,
         tool_choice=command.tool_choice.mode,
         tool_name=command.tool_choice.name,
         spoken=command.modality is Modality.AUDIO,

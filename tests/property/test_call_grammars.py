@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from engines.base import FunctionSpec
 from engines.cpu.decoding import MOST_CHOICES, CallAnswer, ClosingTokens
 from engines.cpu.grammar import CallGrammars
 from engines.cpu.smollm_prompt import END, SmolTokenizer
+from session_server.types.tools import Tool
 from tests.unit.engines.cpu.conftest import write_tokenizer
 
 pytestmark = pytest.mark.property
@@ -124,7 +124,7 @@ def test_calls_end_and_fit(
 ) -> None:
     assume(demand(schema) <= MOST_CHOICES * 3 // 4)
     tokenizer, grammars, closing = kit
-    tools = [FunctionSpec("f", "", json.dumps(schema)), FunctionSpec('g "x"', "", "{}")]
+    tools = [Tool("f", "", json.dumps(schema)), Tool('g "x"', "", "{}")]
     answer = CallAnswer(tokenizer, grammars.matcher(tools[: 1 + seed % 2]), closing, budget)
     rng = np.random.default_rng(seed)
     piece = answer.begin()
@@ -158,7 +158,7 @@ def test_odd_schemas_still_give_an_object(
     kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens], parameters: str
 ) -> None:
     tokenizer, grammars, closing = kit
-    matcher = grammars.matcher([FunctionSpec("f", "", parameters)])
+    matcher = grammars.matcher([Tool("f", "", parameters)])
     answer = CallAnswer(tokenizer, matcher, closing, 20)
     piece = answer.begin()
     text = piece.text
@@ -210,7 +210,7 @@ def test_a_schema_that_no_short_value_fits_does_not_make_the_call_endless(
     kit: tuple[SmolTokenizer, CallGrammars, ClosingTokens], schema: dict[str, Any], seed: int
 ) -> None:
     tokenizer, grammars, closing = kit
-    matcher = grammars.matcher([FunctionSpec("f", "", json.dumps(schema))])
+    matcher = grammars.matcher([Tool("f", "", json.dumps(schema))])
     answer = CallAnswer(tokenizer, matcher, closing, BUDGET)
     rng = np.random.default_rng(seed)
     piece = answer.begin()
@@ -235,7 +235,7 @@ def test_a_list_that_may_end_keeps_its_shape(
         "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}},
         "required": ["value"],
     }
-    matcher = grammars.matcher([FunctionSpec("f", "", json.dumps(schema))])
+    matcher = grammars.matcher([Tool("f", "", json.dumps(schema))])
     call = '{"name": "f", "arguments": {"value": 1, "next": {"value": 2}}}'
     assert matcher.validate_tokens(tokenizer.encode("<tool_call>" + call)) == len(
         tokenizer.encode("<tool_call>" + call)
@@ -263,7 +263,7 @@ def test_many_heavy_tools_do_not_hold_everybody_up(
         names = [f"p{i}_{j}" for j in range(40)]
         heavy = {"type": "string", "minLength": 190}
         schema = {"type": "object", "properties": dict.fromkeys(names, heavy), "required": names}
-        tools.append(FunctionSpec(f"f{i}", "", json.dumps(schema)))
+        tools.append(Tool(f"f{i}", "", json.dumps(schema)))
     matcher = grammars.matcher(tools)
     assert choices <= 1024
     answer = CallAnswer(tokenizer, matcher, closing, 20)

@@ -13,6 +13,7 @@ from session_server.simulation.host_setup import find_profile
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import NetworkModel, SimulationSpec, Workload
 from session_server.types.errors import ConfigError
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.sim
 
@@ -59,7 +60,7 @@ def test_values_survive() -> None:
     )
     for value in (
         events.ItemCreated(message, None, "e"),
-        events.SettingsChanged(settings.SessionSettings(tools=(settings.Tool("a", "b", "{}"),))),
+        events.SettingsChanged(settings.SessionSettings(tools=(Tool("a", "b", "{}"),))),
         events.ResponseRequested(settings.ResponseOverrides(), (message,)),
         events.AudioGenerated("r", 5, b"\x01\x02"),
         settings.CoreParams(),

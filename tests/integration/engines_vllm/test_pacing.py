@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.base import ChatMessage, FunctionSpec, JobKey, ThinkJob, TokenOutput
+from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
 from engines.conformance.streaming import NO_BOUND, StreamingKit
 from engines.streaming import Pace
 from engines.vllm.thinker import VllmThinker
+from session_server.types.tools import Tool
 from tests.integration.engines_vllm.conftest import PLACES, kit, story
 
 pytestmark = [
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-WEATHER = FunctionSpec(
+WEATHER = Tool(
     "get_weather",
     "The weather in a town",
     '{"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}',

@@ -4,11 +4,12 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.base import ChatMessage, FunctionSpec, JobKey, ThinkJob
+from engines.base import ChatMessage, JobKey, ThinkJob
 from engines.streaming import AnswerFailed, Pace
 from engines.vllm_omni.options import read_thinker
 from engines.vllm_omni.prompt import Prompts
 from engines.vllm_omni.thinker import OmniThinker
+from session_server.types.tools import Tool
 from tests.integration.engines_vllm_omni.conftest import sound
 
 pytestmark = [
@@ -52,7 +53,7 @@ async def test_old_turns_go_when_there_is_no_room(prompts: Prompts):
 async def test_a_forced_call_is_opened_for_the_model_and_comes_out_whole(
     prompts: Prompts, engine: OmniThinker
 ):
-    tool = FunctionSpec("look_up", "Looks something up.", '{"type": "object"}')
+    tool = Tool("look_up", "Looks something up.", '{"type": "object"}')
     job = ThinkJob(
         "Be kind.", (ChatMessage("user", "Where is it?"),), (tool,), "function", "look_up"
     )

@@ -28,7 +28,6 @@ from session_server.host.messages import (
     PromptMessage,
     TextChunk,
     ToHost,
-    ToolSpec,
     ToSession,
 )
 from session_server.host.stage_assembly import MakeEngine, registered_engine
@@ -36,6 +35,7 @@ from session_server.observability.host_metrics import FirstChunk, NoMetrics
 from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import samples_to_ns
+from session_server.types.tools import Tool
 from tests.patient_loop import LoopClock
 
 _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
@@ -167,7 +167,7 @@ class Bench:
         epoch: int | None = 1,
         lane: str = "default",
         spoken: bool = True,
-        tools: tuple[ToolSpec, ...] = (),
+        tools: tuple[Tool, ...] = (),
         tool_choice: str = "auto",
         tool_name: str | None = None,
     ) -> None:

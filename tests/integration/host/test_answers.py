@@ -16,10 +16,10 @@ from session_server.host.messages import (
     Finished,
     Frontier,
     TextChunk,
-    ToolSpec,
 )
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.types.audio import NS_PER_S
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.integration
 
@@ -79,7 +79,7 @@ async def test_a_text_answer_has_no_sound(open_bench):
 @pytest.mark.asyncio
 async def test_a_forced_call_is_not_spoken(open_bench):
     bench = await open_bench()
-    tool = ToolSpec("look_up", "Looks something up", '{"type":"object","properties":{}}')
+    tool = Tool("look_up", "Looks something up", '{"type":"object","properties":{}}')
     bench.ask("r", tools=(tool,), tool_choice="required")
     await bench.ended("r")
     kinds = [type(message) for message in bench.of("r")]
@@ -97,7 +97,7 @@ async def test_a_tool_choice_that_cannot_be_met_gives_words_and_no_failure(
     open_bench, choice, name, with_tool
 ):
     bench = await open_bench()
-    tool = ToolSpec("look_up", "Looks something up", '{"type":"object","properties":{}}')
+    tool = Tool("look_up", "Looks something up", '{"type":"object","properties":{}}')
     tools = (tool,) if with_tool and name else ()
     bench.ask("r", tools=tools, tool_choice=choice, tool_name=name)
     await bench.ended("r")

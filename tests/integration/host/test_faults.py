@@ -17,10 +17,10 @@ from session_server.host.messages import (
     OpenSession,
     Recognise,
     SessionOpened,
-    ToolSpec,
     WorkFailed,
 )
 from session_server.types.errors import ConfigError, ModelsMissing
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.integration
 
@@ -294,7 +294,7 @@ async def test_a_malformed_call_that_had_begun_fails_the_response(open_bench, re
 
     make = replace_engine(Stage.THINKER, lambda: Sloppy(ThinkerOptions()))
     bench = await open_bench(make=make)
-    bench.ask("r", tools=(ToolSpec("look_up", "Looks up", "{}"),))
+    bench.ask("r", tools=(Tool("look_up", "Looks up", "{}"),))
     await bench.ended("r")
     assert isinstance(bench.of("r")[0], CallStarted)
     assert "malformed" in bench.end("r").message

@@ -22,13 +22,13 @@ from session_server.host.messages import (
     OpenSession,
     PromptMessage,
     TextChunk,
-    ToolSpec,
     Warm,
 )
 from session_server.host.stage_assembly import registered_streaming
 from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault
+from session_server.types.tools import Tool
 from tests.integration.host.conftest import graph
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -73,7 +73,7 @@ async def test_an_answer_is_spoken_whole_and_the_same_as_from_a_stepped_thinker(
 async def test_a_text_answer_and_a_call_come_through(bench_of):
     bench = await bench_of()
     bench.ask("r", spoken=False)
-    tool = ToolSpec("get_weather", "", '{"type": "object", "properties": {}}')
+    tool = Tool("get_weather", "", '{"type": "object", "properties": {}}')
     bench.ask("c", "please get weather", epoch=1, tools=(tool,), lane="other")
     await bench.ended("r", "c")
     assert bench.text("r").startswith("You said")

@@ -16,14 +16,9 @@ from session_server.core.conversation import (
     Role,
     TextContent,
 )
-from session_server.core.settings import (
-    CoreParams,
-    Modality,
-    ResponseOverrides,
-    Tool,
-    ToolChoice,
-)
+from session_server.core.settings import CoreParams, Modality, ResponseOverrides
 from session_server.core.turn_taking import TurnState
+from session_server.types.tools import Tool, ToolChoice
 from tests.unit.core.drive import MANUAL, MS, Drive
 
 pytestmark = pytest.mark.unit

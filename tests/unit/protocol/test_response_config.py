@@ -8,8 +8,8 @@ from session_server.protocol.items import InputText, ItemReference, MessagePaylo
 from session_server.protocol.response_config import ResponseConfig, parse_response
 from session_server.protocol.session_config import TRANSCRIPTION
 from session_server.protocol.session_update import initial_config
-from session_server.protocol.tools import ToolChoice
 from session_server.types.errors import ClientFault
+from session_server.types.tools import ToolChoice
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,12 @@ import pytest
 
 from session_server.protocol.tools import (
     NO_PARAMETERS,
-    FunctionTool,
-    ToolChoice,
+    FunctionToolPayload,
     tool_choice,
+    tool_choice_to_wire,
     tools,
 )
+from session_server.types.tools import ToolChoice
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +28,9 @@ def test_a_tool_is_kept_as_it_was_sent():
 
 
 def test_a_tool_may_be_a_name_alone():
-    assert tools([{"name": "f", "strict": True}], "t") == (FunctionTool("f", None, NO_PARAMETERS),)
+    assert tools([{"name": "f", "strict": True}], "t") == (
+        FunctionToolPayload("f", None, NO_PARAMETERS),
+    )
     assert tools([{"name": "f", "parameters": {}}], "t")[0].parameters == "{}"
 
 
@@ -60,13 +63,13 @@ def test_mistakes(sent, code, param, fault_of):
 @pytest.mark.parametrize("mode", ["none", "auto", "required"])
 def test_choices_by_mode(mode):
     assert tool_choice(mode, "c") == ToolChoice(mode)
-    assert tool_choice(mode, "c").to_wire() == mode
+    assert tool_choice_to_wire(tool_choice(mode, "c")) == mode
 
 
 def test_a_choice_by_name():
     sent = {"type": "function", "name": "f"}
     assert tool_choice(sent, "c") == ToolChoice("function", "f")
-    assert tool_choice(sent, "c").to_wire() == sent
+    assert tool_choice_to_wire(tool_choice(sent, "c")) == sent
 
 
 @pytest.mark.parametrize(

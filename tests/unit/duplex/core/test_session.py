@@ -8,7 +8,7 @@ import pytest
 
 from session_server.core import actions as a, events as e
 from session_server.core.conversation import Message, Role
-from session_server.core.settings import CoreParams, ResponseOverrides, Tool
+from session_server.core.settings import CoreParams, ResponseOverrides
 from session_server.duplex.core.session import (
     GIVE_WAY,
     HEAR,
@@ -21,6 +21,7 @@ from session_server.duplex.core.session import (
 )
 from session_server.types.audio import NS_PER_MS
 from session_server.types.ids import SequentialIds
+from session_server.types.tools import Tool
 from tests.unit.core.drive import Drive
 
 pytestmark = pytest.mark.unit

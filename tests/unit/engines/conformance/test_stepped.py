@@ -13,7 +13,6 @@ from PIL import Image, ImageDraw
 from engines.base import (
     ChatMessage,
     ClauseJob,
-    FunctionSpec,
     Pcm,
     PictureJob,
     Spectra,
@@ -41,6 +40,7 @@ from engines.conformance.stepped import (
 from engines.model_store.store import ModelStore
 from engines.registry import factory
 from session_server.types.errors import ConfigError, ModelsMissing
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
 
@@ -256,7 +256,7 @@ def test_one_jobs_failure_leaves_its_neighbours_alone() -> None:
 def test_a_forced_call_is_one_valid_call() -> None:
     schema = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
     job = ThinkJob(
-        "", (ChatMessage("user", "hello"),), (FunctionSpec("get_weather", "", schema),), "required"
+        "", (ChatMessage("user", "hello"),), (Tool("get_weather", "", schema),), "required"
     )
     kit = Kit(SIM, ModelStore(Path("no-models")))
     results = SteppedKit(lambda: kit.create(Stage.THINKER), lambda n: job).run(

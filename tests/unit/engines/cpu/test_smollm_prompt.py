@@ -2,11 +2,12 @@
 
 import pytest
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
 from engines.cpu.smollm_prompt import END, START, ChatTemplate, SmolTokenizer
 from engines.model_store.recipes import SMOLLM_TOKENIZER
 from engines.model_store.store import ModelStore
 from engines.prompt import first_kept, render_call
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +56,7 @@ def test_calls_and_results_are_shown_to_the_model(tokenizer: SmolTokenizer) -> N
 
 
 def test_tools_stay_in_the_prompt_when_they_may_not_be_called(tokenizer: SmolTokenizer) -> None:
-    tools = (FunctionSpec("f", "does f", "{not json"),)
+    tools = (Tool("f", "does f", "{not json"),)
     texts = {render(tokenizer, ThinkJob("", (), tools, choice)) for choice in ("none", "auto")}
     assert len(texts) == 1
     assert '"name": "f"' in texts.pop()

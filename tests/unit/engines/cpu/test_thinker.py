@@ -7,23 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from engines.base import (
-    ChatMessage,
-    FunctionSpec,
-    JobKey,
-    NoCapacity,
-    StepRequest,
-    ThinkJob,
-    TokenOutput,
-)
+from engines.base import ChatMessage, JobKey, NoCapacity, StepRequest, ThinkJob, TokenOutput
 from engines.cpu.thinker import ThinkerEngine, create
 from engines.model_store.store import ModelStore
 from session_server.types.errors import EngineFault, ModelsMissing
+from session_server.types.tools import Tool
 from tests.unit.engines.cpu.thinking import Said, job, run, take
 
 pytestmark = pytest.mark.unit
 
-WEATHER = FunctionSpec(
+WEATHER = Tool(
     "get_weather",
     "Weather",
     '{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}',
@@ -275,7 +268,7 @@ def test_a_call_that_fills_the_slot_is_closed(tiny_store: ModelStore) -> None:
     constant = json.dumps(
         {"type": "object", "properties": {"x": {"const": "y" * 400}}, "required": ["x"]}
     )
-    tool = FunctionSpec("f", "", constant)
+    tool = Tool("f", "", constant)
     said = run(engine, key("s"), job("hello", tools=(tool,), tool_choice="required"))
     assert said.error is None
     assert json.loads(said.text[len("<tool_call>") : -len("</tool_call>")])["arguments"] == {
@@ -338,9 +331,7 @@ def test_jobs_that_can_never_run_are_refused_and_cost_nothing(
     assert all(slot.job is None for slot in engine._table.slots)
 
 
-ENDLESS = FunctionSpec(
-    "f", "", '{"type":"object","properties":{"n":{"$ref":"#"}},"required":["n"]}'
-)
+ENDLESS = Tool("f", "", '{"type":"object","properties":{"n":{"$ref":"#"}},"required":["n"]}')
 
 
 def test_a_schema_that_contains_itself_still_gives_a_call(engine: ThinkerEngine) -> None:

@@ -13,20 +13,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from engines.base import (
-    ChatMessage,
-    FunctionSpec,
-    JobKey,
-    StepRequest,
-    ThinkJob,
-    Transcript,
-    UtteranceJob,
-)
+from engines.base import ChatMessage, JobKey, StepRequest, ThinkJob, Transcript, UtteranceJob
 from engines.cpu.asr import AsrEngine
 from engines.cpu.moonshine import samples_of
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store.store import ModelStore
 from session_server.types.audio import INPUT_RATE
+from session_server.types.tools import Tool
 from tests.unit.engines.cpu.thinking import job, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.models, pytest.mark.timeout(120)]
@@ -61,7 +54,7 @@ SENSE = {
     "What is the largest planet in the solar system?": "jupiter",
     "What does a doctor do?": "people|medic|health|diseas",
 }
-WEATHER = FunctionSpec(
+WEATHER = Tool(
     "get_weather",
     "Weather of a city",
     json.dumps(

@@ -4,14 +4,15 @@ import json
 
 import pytest
 
-from engines.base import ChatMessage, FunctionSpec, ThinkJob
+from engines.base import ChatMessage, ThinkJob
 from engines.remote.chat_request import request_body, tokens_of
 from engines.remote.options import RemoteOptions, read_options
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
 
 OPTIONS = RemoteOptions(base_url="http://127.0.0.1:1/v1")
-WEATHER = FunctionSpec("weather", "", '{"type": "object", "properties": {"town": {}}}')
+WEATHER = Tool("weather", "", '{"type": "object", "properties": {"town": {}}}')
 
 
 def user(text: str) -> ChatMessage:
@@ -118,7 +119,7 @@ def test_a_forced_call_that_cannot_be_is_refused_before_anything_is_sent(tools: 
 
 
 def test_an_unreadable_schema_does_not_reach_the_server() -> None:
-    said = body(ThinkJob("", (user("x"),), (FunctionSpec("f", "d", "[1"),)))
+    said = body(ThinkJob("", (user("x"),), (Tool("f", "d", "[1"),)))
     assert said["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from engines.base import ChatMessage, FunctionSpec, JobKey, StepRequest, ThinkJob, TokenOutput
+from engines.base import ChatMessage, JobKey, StepRequest, ThinkJob, TokenOutput
 from engines.sim.thinker import SimThinker, ThinkerOptions, prompt_size
+from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
 
-WEATHER = FunctionSpec("get_weather", "", '{"type": "object"}')
-CLOCK = FunctionSpec("tell_time", "", '{"type": "object"}')
+WEATHER = Tool("get_weather", "", '{"type": "object"}')
+CLOCK = Tool("tell_time", "", '{"type": "object"}')
 
 
 def user(text: str) -> ChatMessage:
