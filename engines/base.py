@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from session_server.types.audio import Value, WordSpan
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from session_server.types.vision import (
     PICTURE_MARK as PICTURE_MARK,
@@ -94,8 +95,8 @@ class Capabilities:
     `samples_behind`: audio that the stage holds back until its last input (overlap-add).
     `streams_text`: a talker that takes text as it is written and gives AcousticFrames, a unit or a few each step; its
     graph has no codec, and frames go straight to the vocoder.
-    `hears`: a thinker that takes the user's audio itself (`ChatMessage.audio`); its graph may do without ASR.
-    `sees`: a vision stage that gives `EmbeddedPicture`, and a thinker that takes it (`ChatMessage.images`).
+    `hears`: a thinker that takes the user's audio itself (`PromptMessage.audio`); its graph may do without ASR.
+    `sees`: a vision stage that gives `EmbeddedPicture`, and a thinker that takes it (`PromptMessage.images`).
     """
 
     stage: Stage
@@ -227,25 +228,6 @@ class TurnJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """`kind`: message; call (assistant calls `name` with JSON `content`); result (of call `name`).
-
-    `audio`: what a user said, s16le at INPUT_RATE, for a thinker that hears; `content` is then its transcript, where
-    there is one, and is not part of the prompt. `pictures`: what was found in those that `content` speaks of. `camera`: what the
-    last line of `content`, `[Camera ...]`, speaks of. `images`: for a thinker that sees, those whose marks stand in `content`; there they
-    belong."""
-
-    role: str
-    content: str
-    kind: str = "message"
-    name: str | None = None
-    audio: bytes | None = None
-    pictures: tuple[VisualEvidence, ...] = ()
-    camera: CameraView | None = None
-    images: tuple[EmbeddedPicture, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ThinkJob:
     """A prompt to answer.
 
@@ -257,7 +239,7 @@ class ThinkJob:
     """
 
     instructions: str
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[PromptMessage, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     tool_name: str | None = None

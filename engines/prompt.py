@@ -21,7 +21,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
@@ -33,7 +34,7 @@ def render_call(name: str, arguments: str) -> str:
     return f'{CALL_OPEN}{{"name": {json.dumps(name)}, "arguments": {arguments}}}{CALL_CLOSE}'
 
 
-def role_and_text(message: ChatMessage) -> tuple[str, str]:
+def role_and_text(message: PromptMessage) -> tuple[str, str]:
     """Who says it, and what."""
     if message.kind == "call":
         return "assistant", render_call(message.name or "", message.content)
@@ -66,7 +67,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     )
 
 
-def opens(message: ChatMessage) -> bool:
+def opens(message: PromptMessage) -> bool:
     """Whether a conversation may begin here: not with a result whose call is gone."""
     return message.kind != "result"
 

@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.prompt import first_kept, opens, role_and_text, system_text
 from session_server.types.errors import EngineFault
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 START = 1
@@ -144,7 +145,7 @@ class ChatTemplate:
         encode = self._tokenizer.encode
         return [START, *encode(f"{role}\n{text}"), END, *self._newline]
 
-    def _render(self, message: ChatMessage) -> list[int]:
+    def _render(self, message: PromptMessage) -> list[int]:
         return self._message(*role_and_text(message))
 
     def _shorten(self, message: list[int], room: int) -> list[int]:

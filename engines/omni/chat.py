@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engines.base import ChatMessage, EmbeddedPicture, ThinkJob
+from engines.base import EmbeddedPicture, ThinkJob
 from engines.omni.stage_payloads import EmbeddedImage, Layout, Span
 from engines.prompt import first_kept, opens, schema_of
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 DEFAULT_INSTRUCTIONS = (
@@ -197,7 +198,7 @@ class Chat:
             raise ValueError(f"the prompt has {len(prompt)} tokens, there is room for {room}")
         return prompt
 
-    def _units(self, messages: Sequence[ChatMessage]) -> tuple[list[Prompt], list[bool]]:
+    def _units(self, messages: Sequence[PromptMessage]) -> tuple[list[Prompt], list[bool]]:
         """What is kept or dropped as a whole, and whether a conversation may begin with it. What the camera shows goes with the user's
         words before it."""
         units: list[Prompt] = []
@@ -228,7 +229,7 @@ class Chat:
         text = f"{self._own}\n{text}" if self._own else text
         return text + _tools(job.tools) if job.tools else text
 
-    def _render(self, message: ChatMessage) -> Prompt:
+    def _render(self, message: PromptMessage) -> Prompt:
         content = self._defused(message.content)
         if message.kind == "call":
             call = (
@@ -237,7 +238,7 @@ class Chat:
             return self._message("assistant", call)
         if message.kind == "result":
             return self._message("user", f"<tool_response>\n{content}\n</tool_response>")
-        if message.audio:
+        if isinstance(message.audio, bytes) and message.audio:
             return self._heard(message.audio)
         role = message.role if message.role in ("system", "user", "assistant") else "user"
         if message.images:
@@ -257,7 +258,7 @@ class Chat:
         prompt.add([self._sound_end, self.end, *self.encode("\n")], user=True)
         return prompt
 
-    def _seen(self, role: str, message: ChatMessage) -> Prompt:
+    def _seen(self, role: str, message: PromptMessage) -> Prompt:
         """Each picture stands where its mark is."""
         shown = {picture.mark: picture for picture in message.images}
         marks = "|".join(map(re.escape, shown))

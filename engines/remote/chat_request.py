@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from engines.base import ChatMessage, ThinkJob
+from msgspec.structs import replace
+
+from engines.base import ThinkJob
 from engines.prompt import first_kept, opens, role_and_text
 from engines.remote.options import RemoteOptions
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 Body = dict[str, Any]
@@ -97,13 +99,13 @@ def _messages(job: ThinkJob, room: int) -> list[Body]:
     return system + _conversation(kept)
 
 
-def _shortened(message: ChatMessage, room: int) -> ChatMessage:
+def _shortened(message: PromptMessage, room: int) -> PromptMessage:
     most = max(1, (room - _PER_MESSAGE) * _BYTES_PER_TOKEN)
     text = message.content.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     return replace(message, content=text)
 
 
-def _conversation(messages: Sequence[ChatMessage]) -> list[Body]:
+def _conversation(messages: Sequence[PromptMessage]) -> list[Body]:
     answers = _paired(messages)
     taken = set(answers.values())
     out: list[Body] = []
@@ -117,7 +119,7 @@ def _conversation(messages: Sequence[ChatMessage]) -> list[Body]:
     return out
 
 
-def _paired(messages: Sequence[ChatMessage]) -> dict[int, int]:
+def _paired(messages: Sequence[PromptMessage]) -> dict[int, int]:
     """The index of each answered call -> that of its result: the first of that name that comes after it and is free."""
     pairs: dict[int, int] = {}
     open_calls: dict[str | None, list[int]] = {}
@@ -129,7 +131,7 @@ def _paired(messages: Sequence[ChatMessage]) -> dict[int, int]:
     return pairs
 
 
-def _call(index: int, call: ChatMessage, result: ChatMessage) -> list[Body]:
+def _call(index: int, call: PromptMessage, result: PromptMessage) -> list[Body]:
     name = f"call_{index}"
     function = {"name": call.name or "", "arguments": _clean(call.content) or "{}"}
     return [

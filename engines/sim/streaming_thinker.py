@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
+from engines.base import HOST, Capabilities, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.options import Count, Text, Within, by_type
 from engines.sim.job_engine import SimOptions, SimulatedFault
@@ -26,6 +26,7 @@ from engines.sim.kv_cache import PrefixCache
 from engines.sim.thinker import Words, scripted_answer, tokens_of
 from engines.streaming import AnswerFailed, AnswerStream, Pace
 from session_server.types.errors import EngineFault
+from session_server.types.prompt import PromptMessage
 
 _LOG = logging.getLogger(__name__)
 _WHENEVER_NS = 1 << 62
@@ -308,5 +309,5 @@ def prompt_tokens(job: ThinkJob, room: int) -> tuple[str, ...]:
     return tuple(tokens if job.warm else [*tokens, "<assistant>"])
 
 
-def _message_tokens(message: ChatMessage) -> list[str]:
+def _message_tokens(message: PromptMessage) -> list[str]:
     return [f"<{message.role}>", *message.content.split()]

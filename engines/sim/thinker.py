@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias, cast
 
-from engines.base import Capabilities, ChatMessage, JobKey, Stage, StepResult, ThinkJob, TokenOutput
+from engines.base import Capabilities, JobKey, Stage, StepResult, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.options import Count, Within, by_type
 from engines.sim.job_engine import JobEngine, SimOptions
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -215,7 +216,7 @@ def prompt_size(job: ThinkJob, room: int) -> int:
     return max(1, size)
 
 
-def _is_user(message: ChatMessage) -> bool:
+def _is_user(message: PromptMessage) -> bool:
     return message.role == "user" and message.kind == "message"
 
 

@@ -16,10 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engines.base import CameraView, ChatMessage
+from engines.base import CameraView
 from engines.vision.camera_questions import About, about, goes_on, spelled_out
 from engines.vision.evidence_text import PAST, answer, answer_in, objects
 from engines.vision.labels import listed, number, plural, several, singular
+from session_server.types.prompt import PromptMessage
 
 PRESENT_S = 1.0
 _LINES = 3
@@ -173,7 +174,7 @@ _OF_CAMERA = re.compile(
 )
 
 
-def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
+def picture_answer(messages: Sequence[PromptMessage]) -> str | None:
     """What to say to the last message, or None when it asks about no picture. Empty: a change of the picture that is none."""
     if not messages or messages[-1].kind != "message":
         return None
@@ -190,7 +191,7 @@ def picture_answer(messages: Sequence[ChatMessage]) -> str | None:
     return None if shown is None else _of_items(last, shown)
 
 
-def _about_camera(messages: Sequence[ChatMessage]) -> About | None:
+def _about_camera(messages: Sequence[PromptMessage]) -> About | None:
     """What the last message asks about the camera, by itself or as it goes on from the user's message before."""
     question = spelled_out(_words(messages[-1]))
     found = about(question)
@@ -200,7 +201,7 @@ def _about_camera(messages: Sequence[ChatMessage]) -> About | None:
     return about(spelled_out(_words(before[-1]))) if before else None
 
 
-def _means_item(shown: ChatMessage | None, last: ChatMessage) -> bool:
+def _means_item(shown: PromptMessage | None, last: PromptMessage) -> bool:
     """Whether a picture that was sent is meant, where there is a camera too: one that comes with the question, unless that is about
     what only a camera shows; an older one where "the picture" is asked about, or where the camera shows none."""
     question = _words(last)
@@ -210,7 +211,7 @@ def _means_item(shown: ChatMessage | None, last: ChatMessage) -> bool:
     return shown is last or no_camera or bool(_OF_ITEM.search(question))
 
 
-def _of_items(last: ChatMessage, shown: ChatMessage) -> str | None:
+def _of_items(last: PromptMessage, shown: PromptMessage) -> str | None:
     question = _words(last)
     if not (_ABOUT.search(question) or (shown is last and _asks(question))):
         return None
@@ -227,7 +228,7 @@ def _asks(question: str) -> bool:
     return not question or question.endswith("?")
 
 
-def _shown(messages: Sequence[ChatMessage]) -> ChatMessage | None:
+def _shown(messages: Sequence[PromptMessage]) -> PromptMessage | None:
     """The newest message with pictures, unless the user has spoken of other things since."""
     others = 0
     for message in reversed(messages):
@@ -240,14 +241,14 @@ def _shown(messages: Sequence[ChatMessage]) -> ChatMessage | None:
     return None
 
 
-def _unseen(message: ChatMessage) -> int:
+def _unseen(message: PromptMessage) -> int:
     """How many pictures of the message could not be looked at."""
     if message.role != "user":
         return 0
     return max(0, len(_MARK.findall(message.content)) - len(message.pictures))
 
 
-def _words(message: ChatMessage) -> str:
+def _words(message: PromptMessage) -> str:
     """What was said, in lower case, without what stands for the pictures and the camera."""
     content = message.content
     if message.camera is not None:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 
 from engines.base import (
     Capabilities,
-    ChatMessage,
     JobKey,
     NoCapacity,
     SteppedEngine,
@@ -38,6 +37,7 @@ from engines.model_store.store import ModelStore
 from engines.options import by_type
 from engines.vision.grounded_answers import picture_answer
 from engines.vision.labels import NARROWER, number, words_for_kinds
+from session_server.types.prompt import PromptMessage
 
 _INSTRUCTIONS = "You rephrase sentences."
 _TOKENS_A_WORD = 2
@@ -66,7 +66,7 @@ def rephrasing(template: str) -> ThinkJob:
     asked = f'Say this in other words, as short as it is: "{template}"'
     bound = max(_LEAST_TOKENS, _TOKENS_A_WORD * len(template.split()))
     return ThinkJob(
-        _INSTRUCTIONS, (ChatMessage("user", asked),), tool_choice="none", max_tokens=bound
+        _INSTRUCTIONS, (PromptMessage("user", asked),), tool_choice="none", max_tokens=bound
     )
 
 

@@ -15,13 +15,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.cpu.grammar import LONGEST_SCHEMAS, call_grammar, narrowed, without
 from engines.cpu.json_schema import finite
 from engines.prompt import first_kept, opens, role_and_text, system_text
 from engines.vllm.internals import Tokenizer
 from engines.vllm.options import VllmOptions
 from session_server.types.errors import one_line
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 _PER_MESSAGE = 8
@@ -79,7 +80,7 @@ class ChatPrompt:
         role = "system" if self._options.system_role else "user"
         return [{"role": role, "content": system}, *self._examples]
 
-    def _turn(self, message: ChatMessage) -> Turn:
+    def _turn(self, message: PromptMessage) -> Turn:
         role, text = role_and_text(message)
         return {"role": role, "content": self._clean(text)}
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.base import HOST, Capabilities, ChatMessage, JobKey, Stage, ThinkJob, TokenOutput
+from engines.base import HOST, Capabilities, JobKey, Stage, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.prompt import AnswerLength
 from engines.streaming import AnswerFailed, Pace, ReadStream
@@ -34,6 +34,7 @@ from engines.vllm_omni.prompt import Prompts
 from engines.vllm_omni.speech_buffer import SpeechBuffer
 from session_server.types.audio import INPUT_RATE
 from session_server.types.errors import EngineFault, one_line
+from session_server.types.prompt import PromptMessage
 
 THINKER, TALKER, WAVE = range(3)
 _SHUTDOWN_S = 30.0
@@ -303,7 +304,7 @@ class OmniThinker:
     async def _warm_up(self) -> None:
         """One answer through all stages, so that nothing is done for the first time while a user waits."""
         key = JobKey("", self._label)
-        heard = ChatMessage("user", "", audio=bytes(INPUT_RATE))
+        heard = PromptMessage("user", "", audio=bytes(INPUT_RATE))
         job = ThinkJob("", (heard,), max_tokens=2)
         try:
             async with asyncio.timeout(self._options.start_s):

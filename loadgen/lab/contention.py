@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engines.base import (
-    ChatMessage,
     ClauseJob,
     JobKey,
     Spectra,
@@ -40,6 +39,7 @@ from session_server.process.clock import Clock, MonotonicClock
 from session_server.protocol.client_events import InputAudioAppend, decode_client_event
 from session_server.session.audio_input import Ears
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, AudioFormat
+from session_server.types.prompt import PromptMessage
 
 _FRAME_BYTES = OUTPUT_RATE // 50 * 2
 _FRAME_NS = 20 * NS_PER_MS
@@ -251,7 +251,7 @@ def _tokens(engine: SteppedEngine, names: Iterator[str], clock: Clock) -> Iterat
     """One answer after another, a token a step; reading is not timed."""
     while True:
         key = _key(names)
-        engine.start(key, ThinkJob("", (ChatMessage("user", _ASKED),), max_tokens=200))
+        engine.start(key, ThinkJob("", (PromptMessage("user", _ASKED),), max_tokens=200))
         reading, finished = True, False
         while not finished:
             begun = clock.now()

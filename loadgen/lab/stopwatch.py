@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engines.base import (
-    ChatMessage,
     ClauseJob,
     JobKey,
     Pcm,
@@ -34,6 +33,7 @@ from session_server.audio.formats import FirResampler
 from session_server.process.clock import Clock
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, OUTPUT_RATE
 from session_server.types.errors import EngineFault
+from session_server.types.prompt import PromptMessage
 
 SENTENCES = (
     "Yes.",
@@ -310,11 +310,11 @@ def _in_turns(tasks: Sequence[Iterator[None]]) -> Iterator[None]:
 
 def _prompt(number: int) -> ThinkJob:
     """A conversation with `number` turns behind it."""
-    said: list[ChatMessage] = []
+    said: list[PromptMessage] = []
     for turn in range(_HISTORY[number % len(_HISTORY)]):
-        said.append(ChatMessage("user", QUESTIONS[(number + turn) % len(QUESTIONS)]))
-        said.append(ChatMessage("assistant", " ".join(SENTENCES[2:])))
-    said.append(ChatMessage("user", QUESTIONS[number % len(QUESTIONS)]))
+        said.append(PromptMessage("user", QUESTIONS[(number + turn) % len(QUESTIONS)]))
+        said.append(PromptMessage("assistant", " ".join(SENTENCES[2:])))
+    said.append(PromptMessage("user", QUESTIONS[number % len(QUESTIONS)]))
     return ThinkJob(_INSTRUCTIONS, tuple(said), max_tokens=200)
 
 

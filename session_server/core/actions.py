@@ -51,6 +51,7 @@ from session_server.core.announcements import (
 )
 from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool, ToolChoice
 
 # -- commands: transport
@@ -143,44 +144,6 @@ class SetFrameRate(Value, frozen=True):
 
 class WantFrame(Value, frozen=True):
     """Take a frame whatever it shows, and whatever the rate: the newest that has come since the last taken one, or else the next."""
-
-
-class UserAudio(Value, frozen=True):
-    """What the user said: a range of the input time line (samples at INPUT_RATE); with `item_id`, what is kept of the
-    sound of that item's part `content_index`."""
-
-    start_sample: int
-    end_sample: int
-    item_id: str | None = None
-    content_index: int = 0
-
-
-class CameraView(Value, frozen=True):
-    """What the camera shows to whoever answers a message. `report` "": there is no current picture, and `age_ms` is the age of the
-    last one. `earlier`: what was seen before that, a line each, the newest last."""
-
-    report: str
-    age_ms: int
-    earlier: tuple[str, ...] = ()
-
-
-class PromptMessage(Value, frozen=True):
-    """One entry of the prompt. `kind`: message, call (content = JSON arguments), result.
-
-    `interrupted`: an assistant message that the listener cut off; `content` is what was heard of it. `audio`: the thinker
-    hears it; `content` is its transcript, or empty. `pictures`: reports of what is in the pictures that `content` speaks of.
-    `camera`: what `content` says of the camera (its last line), where it does.
-    """
-
-    role: str
-    content: str
-    kind: str = "message"
-    name: str | None = None
-    call_id: str | None = None
-    interrupted: bool = False
-    audio: UserAudio | None = None
-    pictures: tuple[str, ...] = ()
-    camera: CameraView | None = None
 
 
 class StartGeneration(Value, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from session_server.core.conversation import Item
 from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value
+from session_server.types.vision import VisualEvidence
 
 # -- announcements: input
 
@@ -207,7 +208,7 @@ class AnnounceFrameSeen(Value, frozen=True):
 
     at_ms: int
     reason: str
-    report: str
+    evidence: VisualEvidence
 
 
 # -- announcements: errors and the playback extension

@@ -155,13 +155,13 @@ class Camera:
         frame, holds_ns = look.frame, self._holds_ns(look.frame)
         self.window.add(
             Evidence(
-                frame, event.text, event.report, event.kinds, look.read, holds_ns, event.written
+                frame, event.text, event.evidence, event.kinds, look.read, holds_ns, event.written
             )
         )
         chosen = self._chosen()
-        if chosen is not None and chosen.report:
+        if chosen is not None and chosen.report and event.evidence is not None:
             at_ms = samples_to_ms(frame.at_sample, INPUT_RATE)
-            self._context.emit(AnnounceFrameSeen(at_ms, frame.reason, event.report))
+            self._context.emit(AnnounceFrameSeen(at_ms, frame.reason, event.evidence))
         self._go_on()
 
     def failed(self, work: Work, code: str) -> None:

@@ -15,6 +15,8 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from session_server.types.vision import VisualEvidence
+
 
 class Role(enum.Enum):
     SYSTEM = "system"
@@ -55,12 +57,12 @@ class OutputAudioContent:
 @dataclass(frozen=True, slots=True)
 class ImageContent:
     """A picture; `image_url` is a data URL, None once its payload was given up. `seen`: what a prompt says of it, None before
-    it was looked at; `report`: the same for a thinker that answers from it, opaque here."""
+    it was looked at; `evidence`: what was found, for a thinker that answers from it."""
 
     image_url: str | None
     detail: str | None = None
     seen: str | None = None
-    report: str = ""
+    evidence: VisualEvidence | None = None
 
 
 Content = TextContent | InputAudioContent | OutputAudioContent | ImageContent

@@ -11,6 +11,7 @@ from __future__ import annotations
 from session_server.core.conversation import Item
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.types.audio import Value, WordSpan
+from session_server.types.vision import VisualEvidence
 
 # -- the client
 
@@ -156,12 +157,12 @@ class TurnJudged(Value, frozen=True):
 
 
 class PictureSeen(Value, frozen=True):
-    """What is in a picture: as a prompt says it, and as the engines report it. `kinds`: of what is surely there, one for each
+    """What is in a picture: as a prompt says it, and what was found. `kinds`: of what is surely there, one for each
     object, sorted; None: the engine names no kinds, and the text stands for the picture itself. `written`: there is text in it."""
 
     work_id: str
     text: str
-    report: str = ""
+    evidence: VisualEvidence | None = None
     kinds: tuple[str, ...] | None = ()
     written: bool = False
 

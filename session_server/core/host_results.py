@@ -16,6 +16,7 @@ from session_server.core.host_requests import Work, WorkKind, Works
 from session_server.core.listening import Listening
 from session_server.core.responses import Responses
 from session_server.core.user_turns import UserTurns
+from session_server.types.vision import VisualEvidence
 
 NOT_SEEN = "it could not be looked at"
 Answer = TranscriptReady | TurnJudged | PictureSeen | WorkFailed
@@ -56,8 +57,8 @@ class AnsweredWorks:
             case PictureSeen() if work.kind is WorkKind.FRAME:
                 self._camera.seen(work, event)
                 self._responses.camera_known()
-            case PictureSeen(text=text, report=report):
-                self._seen(work, text, report)
+            case PictureSeen(text=text, evidence=evidence):
+                self._seen(work, text, evidence)
             case WorkFailed(code=code, message=message):
                 self._failed(work, code, message)
 
@@ -86,13 +87,13 @@ class AnsweredWorks:
                 self._camera.failed(work, code)
                 self._responses.camera_known()
 
-    def _seen(self, work: Work, text: str, report: str = "") -> None:
+    def _seen(self, work: Work, text: str, evidence: VisualEvidence | None = None) -> None:
         conversation = self._context.conversation
         item = conversation.get(work.item_id)
         if isinstance(item, Message):
             parts = list(item.content)
             part = parts[work.content_index]
             if isinstance(part, ImageContent):
-                parts[work.content_index] = replace(part, seen=text, report=report)
+                parts[work.content_index] = replace(part, seen=text, evidence=evidence)
                 conversation.replace(replace(item, content=tuple(parts)))
         self._responses.item_known(work.item_id)

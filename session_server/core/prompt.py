@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from session_server.core.actions import PromptMessage, StartGeneration, UserAudio, WarmPrefix
+from session_server.core.actions import StartGeneration, WarmPrefix
 from session_server.core.camera import Camera
 from session_server.core.context import Context
 from session_server.core.conversation import (
@@ -34,6 +34,8 @@ from session_server.core.conversation import (
 from session_server.core.response import Response
 from session_server.core.spoken_answers import SpokenAnswers
 from session_server.core.video_window import Commentary
+from session_server.types.prompt import PromptMessage, UserAudio
+from session_server.types.vision import VisualEvidence
 
 
 def prompt_messages(
@@ -86,7 +88,7 @@ def _parts(item: Message) -> Iterator[PromptMessage]:
         if isinstance(part, InputAudioContent):
             yield user_message(text, UserAudio(part.start_sample, part.end_sample, item.id, index))
         elif text:
-            yield PromptMessage(Role.USER.value, text, pictures=_reports([part]))
+            yield PromptMessage(Role.USER.value, text, pictures=_evidence([part]))
 
 
 def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:
@@ -97,11 +99,12 @@ def _message(item: Message, heard: Mapping[str, str]) -> PromptMessage | None:
     if not text:
         return None
     cut = item.role is Role.ASSISTANT and item.status is not ItemStatus.COMPLETED
-    return PromptMessage(item.role.value, text, interrupted=cut, pictures=_reports(item.content))
+    return PromptMessage(item.role.value, text, interrupted=cut, pictures=_evidence(item.content))
 
 
-def _reports(content: Iterable[Content]) -> tuple[str, ...]:
-    return tuple(part.report for part in content if isinstance(part, ImageContent) and part.report)
+def _evidence(content: Iterable[Content]) -> tuple[VisualEvidence, ...]:
+    found = (part.evidence for part in content if isinstance(part, ImageContent))
+    return tuple(evidence for evidence in found if evidence is not None)
 
 
 def _text(content: Content) -> str:
@@ -218,7 +221,7 @@ def _bare(message: Message) -> tuple[Content, ...]:
 def _unknown(part: Content) -> Content:
     match part:
         case ImageContent():
-            return replace(part, seen="", report="")
+            return replace(part, seen="", evidence=None)
         case InputAudioContent():
             return replace(part, transcript=None)
         case _:

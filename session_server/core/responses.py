@@ -18,7 +18,6 @@ from session_server.core.actions import (
     AnnounceResponseCreated,
     AnnounceResponseDone,
     CancelGeneration,
-    PromptMessage,
     PurgeAudio,
     RaiseFence,
     Usage,
@@ -51,6 +50,7 @@ from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers
 from session_server.types.audio import samples_to_ms
+from session_server.types.prompt import PromptMessage
 
 DEFAULT_LANE = "default"
 MAX_AHEAD_MS = 60_000

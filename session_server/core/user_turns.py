@@ -36,7 +36,6 @@ from session_server.core.actions import (
     AnnounceTranscriptFailed,
     CancelGeneration,
     ForgetInput,
-    UserAudio,
 )
 from session_server.core.camera import Camera
 from session_server.core.context import Context
@@ -49,6 +48,7 @@ from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.core.video_window import Evidence
 from session_server.types.audio import INPUT_RATE, NS_PER_S, ms_to_samples, samples_to_ms
+from session_server.types.prompt import UserAudio
 
 STEP = INPUT_RATE
 

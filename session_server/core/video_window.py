@@ -26,11 +26,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from session_server.core.actions import CameraView, PromptMessage
 from session_server.core.context import Context
 from session_server.core.conversation import Role
 from session_server.core.events import FrameTaken
 from session_server.types.audio import NS_PER_MS, NS_PER_S
+from session_server.types.prompt import PromptMessage
+from session_server.types.vision import CameraView, VisualEvidence
 
 WHOLE_NS = 16 * NS_PER_S
 """Evidence that is older is a line."""
@@ -47,7 +48,7 @@ class Evidence:
 
     frame: FrameTaken
     text: str
-    report: str
+    found: VisualEvidence | None
     kinds: tuple[str, ...] | None
     read: bool
     holds_ns: int
@@ -182,13 +183,13 @@ class VideoWindow:
         if evidence is not None:
             age_ms = self.age_ms(evidence)
             line = f"[Camera, {_age(age_ms)}: {evidence.text}{more}]"
-            return CameraView(evidence.report, age_ms, earlier), line
+            return CameraView(evidence.found, age_ms / 1000, earlier), line
         newest = self.newest()
         if newest is None:
-            return CameraView("", 0), "[Camera: no current picture.]"
+            return CameraView(None, 0.0), "[Camera: no current picture.]"
         age_ms = self.age_ms(newest)
         line = f"[Camera: no current picture; the last one came {_age(age_ms)}.{more}]"
-        return CameraView("", age_ms, earlier), line
+        return CameraView(None, age_ms / 1000, earlier), line
 
     def _earlier(self) -> tuple[str, ...]:
         """The last few states of the past that differ from what came after them, the newest last."""

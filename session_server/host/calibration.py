@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engines.base import Stage
-from session_server.host.messages import Chunk, Failed, Generate, PromptMessage, ToSession
+from session_server.host.messages import Chunk, Failed, Generate, ToSession
 from session_server.host.pipeline_parts import SPEECH_STAGES, HostStages, ResponseTimes
 from session_server.host.response_pipeline import ResponsePipeline
 from session_server.host.stages.runner import RunnerState
 from session_server.observability.host_metrics import NoMetrics
+from session_server.types.prompt import PromptMessage
 
 _log = logging.getLogger(__name__)
 

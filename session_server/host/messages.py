@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import msgspec
 
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
+from session_server.types.vision import VisualEvidence
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -63,27 +65,6 @@ class LookAt(Message, frozen=True, tag=True):
 
 class CancelWork(Message, frozen=True, tag=True):
     work_id: str
-
-
-class CameraView(msgspec.Struct, frozen=True, gc=False):
-    """See `core.actions.CameraView`."""
-
-    report: str
-    age_ms: int
-    earlier: tuple[str, ...] = ()
-
-
-class PromptMessage(msgspec.Struct, frozen=True, gc=False):
-    """See `core.actions.PromptMessage`."""
-
-    role: str
-    content: str
-    kind: str = "message"
-    name: str | None = None
-    audio: bytes | None = None
-    """s16le at INPUT_RATE, for a thinker that hears."""
-    pictures: tuple[str, ...] = ()
-    camera: CameraView | None = None
 
 
 class Generate(Message, frozen=True, tag=True):
@@ -175,11 +156,11 @@ class TurnJudged(Message, frozen=True, tag=True):
 
 
 class PictureSeen(Message, frozen=True, tag=True):
-    """What is in a picture: as a prompt says it, and as `evidence_text.report` spells it. `kinds`: see `core.events.PictureSeen`."""
+    """What is in a picture: as a prompt says it, and what was found. `kinds`: see `core.events.PictureSeen`."""
 
     work_id: str
     text: str
-    report: str
+    evidence: VisualEvidence
     kinds: tuple[str, ...] | None = ()
     written: bool = False
 

@@ -1,4 +1,4 @@
-"""What was seen, as a sentence for a language model, and as a report that an engine can read again.
+"""What was seen, as a sentence for a language model.
 
 Sure and unsure things are kept apart, and "none" is said where nothing was found: a model that is told nothing makes
 something up.
@@ -12,18 +12,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import msgspec
+from msgspec.structs import replace
 
-from engines.base import (
-    PICTURE_MARK,
-    CameraView,
-    ChatMessage,
-    EmbeddedPicture,
-    ThinkJob,
-    VisualEvidence,
-)
-from session_server.host import messages
-from session_server.host.messages import Generate, PromptMessage
+from engines.base import PICTURE_MARK, EmbeddedPicture, ThinkJob, VisualEvidence
+from session_server.host.messages import Generate
+from session_server.types.prompt import PromptMessage
 
 _PLACES = 3
 """Of one kind; a crowd is a number."""
@@ -66,16 +59,6 @@ def unnamed(picture: EmbeddedPicture) -> VisualEvidence:
     return VisualEvidence((), None, (), "normal", picture.width, picture.height)
 
 
-def report(evidence: VisualEvidence) -> str:
-    """All of it, as JSON."""
-    return msgspec.json.encode(evidence).decode()
-
-
-def reported(report: str) -> VisualEvidence:
-    """What a report says."""
-    return msgspec.json.decode(report, type=VisualEvidence)
-
-
 def _quoted(text: str) -> str:
     """One line, with no mark in it that would end the quotation or the brackets that a prompt puts around all of it."""
     return f'"{" ".join(text.translate(_TAME).split())}"'
@@ -106,17 +89,16 @@ def think_job(request: Generate, bound: int | None, known: Known = NO_PICTURES) 
     )
 
 
-def chat(prompt: Sequence[PromptMessage], known: Known = NO_PICTURES) -> tuple[ChatMessage, ...]:
+def chat(prompt: Sequence[PromptMessage], known: Known = NO_PICTURES) -> tuple[PromptMessage, ...]:
     """The prompt's messages, with what was found in their pictures, and with the pictures for a thinker that sees."""
     return tuple(_message(m, known) for m in prompt)
 
 
-def _message(m: PromptMessage, known: Known) -> ChatMessage:
-    content, images = m.content, _NONE
-    if m.pictures or m.camera is not None:  # else whatever looks like a mark was typed
-        content, images = _marked(m.content, known)
-    found = tuple(map(reported, m.pictures))
-    return ChatMessage(m.role, content, m.kind, m.name, m.audio, found, _view(m.camera), images)
+def _message(m: PromptMessage, known: Known) -> PromptMessage:
+    if not m.pictures and m.camera is None:  # whatever looks like a mark was typed
+        return m
+    content, images = _marked(m.content, known)
+    return replace(m, content=content, images=images)
 
 
 def _marked(content: str, known: Known) -> tuple[str, tuple[EmbeddedPicture, ...]]:
@@ -126,13 +108,6 @@ def _marked(content: str, known: Known) -> tuple[str, tuple[EmbeddedPicture, ...
         if mark not in known:
             content = content.replace(mark, _NOT_KEPT)
     return content, tuple(known[mark] for mark in marks if mark in known)
-
-
-def _view(said: messages.CameraView | None) -> CameraView | None:
-    if said is None:
-        return None
-    evidence = reported(said.report) if said.report else None
-    return CameraView(evidence, said.age_ms / 1000, said.earlier)
 
 
 def _choice(request: Generate) -> tuple[str, str | None]:

@@ -37,7 +37,7 @@ from session_server.host.messages import (
     WorkFailed,
 )
 from session_server.host.pipeline_parts import HostStages
-from session_server.host.prompt import described, report, sure_kinds, unnamed
+from session_server.host.prompt import described, sure_kinds, unnamed
 from session_server.scheduler.work import WorkClass, WorkItem
 from session_server.types.audio import NS_PER_S
 
@@ -186,14 +186,14 @@ class RecognitionLane:
             case TurnJudgement(probability):
                 self._settle(work, TurnJudged(work.key.session, work.key.work, probability), now)
             case VisualEvidence() as evidence:
-                said, full, kinds = described(evidence), report(evidence), sure_kinds(evidence)
+                said, kinds = described(evidence), sure_kinds(evidence)
                 written, key = bool(evidence.texts), work.key
-                seen = PictureSeen(key.session, key.work, said, full, kinds, written)
+                seen = PictureSeen(key.session, key.work, said, evidence, kinds, written)
                 self._settle(work, seen, now)
             case EmbeddedPicture() as picture:
                 self._stages.pictures.keep(work.key.session, picture, work.camera)
-                full = report(unnamed(picture))
-                seen = PictureSeen(work.key.session, work.key.work, picture.mark, full, None)
+                evidence, key = unnamed(picture), work.key
+                seen = PictureSeen(key.session, key.work, picture.mark, evidence, None)
                 self._settle(work, seen, now)
             case UnseenPicture(reason):
                 self._fail(work, "invalid_value", reason)

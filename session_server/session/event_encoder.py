@@ -129,8 +129,8 @@ class Speller:
                 return self._playback_event(new, action)
             case actions.AnnounceFramesCleared():
                 return wire.InputImageCleared(new)
-            case actions.AnnounceFrameSeen(at_ms, reason, report):
-                return wire.InputImageSeen(new, at_ms, reason, msgspec.json.decode(report))
+            case actions.AnnounceFrameSeen(at_ms, reason, evidence):
+                return wire.InputImageSeen(new, at_ms, reason, msgspec.to_builtins(evidence))
             case _:
                 return _input_event(new, action)
 

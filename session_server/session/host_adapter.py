@@ -5,6 +5,8 @@ Only spelling: no state, no decisions. Input audio is fetched here because the c
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from session_server.core import actions, events
 from session_server.core.settings import Modality
 from session_server.host import messages
@@ -12,6 +14,7 @@ from session_server.protocol.values import decode_base64
 from session_server.session.input_timeline import InputTimeline
 from session_server.transports.base import AudioSent
 from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.prompt import PromptMessage, UserAudio
 
 HostCommand = (
     actions.Recognise
@@ -84,29 +87,18 @@ def look_at_frame(
     return messages.LookAt(session, command.work_id, picture, due, command.read, camera=True)
 
 
-def _prompt(
-    entries: tuple[actions.PromptMessage, ...], audio: InputTimeline
-) -> tuple[messages.PromptMessage, ...]:
+def _prompt(entries: tuple[PromptMessage, ...], audio: InputTimeline) -> tuple[PromptMessage, ...]:
     """A message whose sound is not kept any more is its words, where they are known, else it is left out."""
     prompt = []
     for m in entries:
-        sound = None if m.audio is None else _sound(m.audio, audio)
-        if sound or m.content:
-            prompt.append(
-                messages.PromptMessage(
-                    m.role, m.content, m.kind, m.name, sound or None, m.pictures, _view(m.camera)
-                )
-            )
+        if isinstance(m.audio, UserAudio):
+            m = replace(m, audio=_sound(m.audio, audio) or None)
+        if m.audio or m.content:
+            prompt.append(m)
     return tuple(prompt)
 
 
-def _view(camera: actions.CameraView | None) -> messages.CameraView | None:
-    if camera is None:
-        return None
-    return messages.CameraView(camera.report, camera.age_ms, camera.earlier)
-
-
-def _sound(said: actions.UserAudio, audio: InputTimeline) -> bytes:
+def _sound(said: UserAudio, audio: InputTimeline) -> bytes:
     if said.item_id is None:
         return audio.heard(said.start_sample, said.end_sample)
     return audio.kept(said.item_id, said.content_index)
@@ -153,7 +145,7 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
             return events.TurnJudged(message.work_id, message.probability)
         case messages.PictureSeen():
             return events.PictureSeen(
-                message.work_id, message.text, message.report, message.kinds, message.written
+                message.work_id, message.text, message.evidence, message.kinds, message.written
             )
         case messages.WorkFailed():
             return events.WorkFailed(message.work_id, message.code, message.message)

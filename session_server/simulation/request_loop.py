@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from session_server.host.messages import (
-    Chunk,
-    Failed,
-    Finished,
-    Generate,
-    OpenSession,
-    PromptMessage,
-    ToSession,
-)
+from session_server.host.messages import Chunk, Failed, Finished, Generate, OpenSession, ToSession
 from session_server.simulation.replica import Replica
 from session_server.types.audio import NS_PER_MS, NS_PER_S
+from session_server.types.prompt import PromptMessage
 
 
 @dataclass(slots=True)

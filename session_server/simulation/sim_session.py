@@ -241,7 +241,7 @@ class SimSession:
     def _generate(self, action: actions.StartGeneration, now: int) -> None:
         if self.camera_records is not None:
             view = next((m.camera for m in reversed(action.messages) if m.camera), None)
-            if view is not None and not view.report:
+            if view is not None and view.evidence is None:
                 self.camera_records.without += 1
         self._command(action, now)
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 
-from engines.base import ChatMessage, ThinkJob, TokenOutput
+from engines.base import ThinkJob, TokenOutput
 from engines.conformance.streaming import (
     CHECKS,
     NO_BOUND,
@@ -38,6 +38,7 @@ from engines.conformance.streaming_lifecycle import (
 from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import create
 from engines.streaming import StreamingEngine
+from session_server.types.prompt import PromptMessage
 
 LEFT_OUT: dict[Check | LifeCheck, str] = {
     a_grant_is_not_exceeded_and_more_carries_on: "a server elsewhere holds no answer",
@@ -51,8 +52,8 @@ ANIMALS = "fox hen cow owl elk cat dog bee ant eel yak ram pig".split()  # noqa:
 def story(n: int) -> ThinkJob:
     """Prompts whose answers go on for as long as they may."""
     asked = f"Tell me a long story about a {ANIMALS[n % len(ANIMALS)]}, part {n}."
-    before = (ChatMessage("user", "Hello."), ChatMessage("assistant", "Hello! How are you?"))
-    return ThinkJob("You are a storyteller.", (*before, ChatMessage("user", asked)))
+    before = (PromptMessage("user", "Hello."), PromptMessage("assistant", "Hello! How are you?"))
+    return ThinkJob("You are a storyteller.", (*before, PromptMessage("user", asked)))
 
 
 def make_kit(arguments: argparse.Namespace, *, most: int) -> StreamingKit:
@@ -67,7 +68,7 @@ def make_kit(arguments: argparse.Namespace, *, most: int) -> StreamingKit:
     }
     if arguments.model is not None:
         options["model"] = arguments.model
-    bad = ThinkJob("", (ChatMessage("user", "Now."),), tool_choice="required")
+    bad = ThinkJob("", (PromptMessage("user", "Now."),), tool_choice="required")
     return StreamingKit(
         lambda: create(options, ModelStore()),
         story,

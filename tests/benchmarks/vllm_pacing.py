@@ -18,12 +18,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
+from engines.base import JobKey, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.streaming import Pace
 from engines.vllm import launch as starting
 from engines.vllm.options import read_options
 from engines.vllm.thinker import VllmThinker, create
+from session_server.types.prompt import PromptMessage
 
 ANIMALS = ("fox", "hen", "cow", "owl", "elk", "cat", "dog", "bee")
 BASE = {"model": "smollm2-135m-instruct", "context": 2048, "batched_tokens": 256, "max_tokens": 400}
@@ -35,7 +36,7 @@ NO_BOUND = Pace(None, 0)
 
 
 def story(n: int, tokens: int | None = None) -> ThinkJob:
-    asked = ChatMessage("user", f"Tell me a long story about a {ANIMALS[n % 8]}, part {n}.")
+    asked = PromptMessage("user", f"Tell me a long story about a {ANIMALS[n % 8]}, part {n}.")
     return ThinkJob("You are a helpful voice assistant.", (asked,), max_tokens=tokens)
 
 

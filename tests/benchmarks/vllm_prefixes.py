@@ -20,8 +20,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from engines.base import ChatMessage, JobKey, ThinkJob
+from engines.base import JobKey, ThinkJob
 from engines.vllm.thinker import VllmThinker
+from session_server.types.prompt import PromptMessage
 from tests.benchmarks.vllm_pacing import NO_BOUND, Figures, freed, make
 
 WORDS = """river hill tree stone bread lamp road wind house door window garden letter music winter summer morning boat glass
@@ -62,7 +63,7 @@ async def shared(engine: VllmThinker, rng: random.Random, out: Figures) -> None:
         return [
             ThinkJob(
                 text if same or n == 0 else sentences(380, rng),
-                (ChatMessage("user", question.format(n)),),
+                (PromptMessage("user", question.format(n)),),
             )
             for n in range(SESSIONS)
         ]
@@ -94,11 +95,11 @@ def partials(words: int) -> Iterator[int]:
 async def growing(engine: VllmThinker, ahead: str, rng: random.Random, out: Figures) -> None:
     """One turn, of which so much was read before its end."""
     system = sentences(40, rng)
-    told = tuple(ChatMessage(role, sentences(30, rng)) for role in ("user", "assistant"))
+    told = tuple(PromptMessage(role, sentences(30, rng)) for role in ("user", "assistant"))
     said = sentences(TURN_WORDS, rng).split()
 
     def asked(words: int) -> ThinkJob:
-        return ThinkJob(system, (*told, ChatMessage("user", " ".join(said[:words]))))
+        return ThinkJob(system, (*told, PromptMessage("user", " ".join(said[:words]))))
 
     before = (await engine.scheduler_state())["steps"]
     if ahead != NOTHING:

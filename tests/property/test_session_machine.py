@@ -38,12 +38,14 @@ from session_server.core.settings import (
 from session_server.core.turn_taking import TurnState
 from session_server.types.audio import NS_PER_MS, WordSpan
 from session_server.types.ids import SequentialIds
+from session_server.types.vision import VisualEvidence
 from tests.property.session_observer import Observer
 
 pytestmark = pytest.mark.property
 
 WORD = 2_400  # samples of one word: 100 ms
 FRAME = 512
+NOTHING_FOUND = VisualEvidence((), None, (), "normal", 640, 480)
 EAGER_VIDEO = VideoExtension(max_fps=10, max_frames=2, commentary=True, report=True)
 AT_REST = (TurnState.LISTENING, TurnState.CLOSED)
 
@@ -311,7 +313,8 @@ class SessionMachine(RuleBasedStateMachine):
             self.feed(e.PictureSeen(work.work_id, "1 cat"))
         elif isinstance(work, a.LookAtFrame):
             kinds = tuple(sorted(text.split()))
-            self.feed(e.PictureSeen(work.work_id, text, "{}", kinds if probability > 0.5 else None))
+            seen = kinds if probability > 0.5 else None
+            self.feed(e.PictureSeen(work.work_id, text, NOTHING_FOUND, seen))
         elif isinstance(work, a.Recognise):
             self.feed(e.TranscriptReady(work.work_id, text))
         else:

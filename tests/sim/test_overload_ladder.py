@@ -6,18 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from session_server.host.messages import (
-    Chunk,
-    Failed,
-    Finished,
-    Generate,
-    OpenSession,
-    PromptMessage,
-    ToSession,
-)
+from session_server.host.messages import Chunk, Failed, Finished, Generate, OpenSession, ToSession
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ns
+from session_server.types.prompt import PromptMessage
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim

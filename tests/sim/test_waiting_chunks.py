@@ -8,10 +8,11 @@ import pytest
 
 from engines.base import Stage, StepRequest, StepResult
 from engines.sim.scripted_stages import ScriptedTalker
-from session_server.host.messages import Chunk, Generate, OpenSession, PromptMessage, ToSession
+from session_server.host.messages import Chunk, Generate, OpenSession, ToSession
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
+from session_server.types.prompt import PromptMessage
 from tests.sim.small_machine import exact_machine
 
 pytestmark = pytest.mark.sim

@@ -13,7 +13,6 @@ from session_server.host.messages import (
     Finished,
     Generate,
     OpenSession,
-    PromptMessage,
     TextChunk,
     ToSession,
     UserSpeaks,
@@ -21,6 +20,7 @@ from session_server.host.messages import (
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S
+from session_server.types.prompt import PromptMessage
 from tests.sim.small_machine import exact_machine
 
 

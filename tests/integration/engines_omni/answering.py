@@ -8,7 +8,6 @@ import torch
 
 from engines.base import (
     AcousticFrames,
-    ChatMessage,
     JobKey,
     Pcm,
     SpeechJob,
@@ -19,6 +18,7 @@ from engines.base import (
     ThinkJob,
     TokenOutput,
 )
+from session_server.types.prompt import PromptMessage
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Answer:
         return torch.cat(self.codes)
 
 
-def heard(pcm: bytes, *before: ChatMessage, instructions: str = "Be kind.") -> ThinkJob:
-    return ThinkJob(instructions, (*before, ChatMessage("user", "", audio=pcm)))
+def heard(pcm: bytes, *before: PromptMessage, instructions: str = "Be kind.") -> ThinkJob:
+    return ThinkJob(instructions, (*before, PromptMessage("user", "", audio=pcm)))
 
 
 def think(engine, answers: list[Answer], prefill: int = 16) -> None:

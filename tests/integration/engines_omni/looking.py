@@ -7,7 +7,8 @@ import io
 
 import numpy as np
 
-from engines.base import ChatMessage, EmbeddedPicture, JobKey, PictureJob, StepRequest, StepResult
+from engines.base import EmbeddedPicture, JobKey, PictureJob, StepRequest, StepResult
+from session_server.types.prompt import PromptMessage
 
 
 def painted(seed: int, width: int = 200, height: int = 150, form: str = "PNG") -> bytes:
@@ -40,11 +41,11 @@ def embedded(engine, *pictures: bytes) -> list[EmbeddedPicture]:
     return made
 
 
-def shown(*pictures: EmbeddedPicture, words: str = "") -> ChatMessage:
+def shown(*pictures: EmbeddedPicture, words: str = "") -> PromptMessage:
     """A user's message of some words and these pictures, as the server writes it."""
     lines = [words] if words else []
     lines += [f"[Picture: {picture.mark}]" for picture in pictures]
-    return ChatMessage("user", "\n".join(lines), images=pictures)
+    return PromptMessage("user", "\n".join(lines), images=pictures)
 
 
 def picture_item(picture: bytes) -> dict[str, object]:

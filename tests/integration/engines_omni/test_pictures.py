@@ -1,22 +1,16 @@
 """What an Omni thinker makes of pictures is what transformers makes of them: read in parts, after a warm beginning, in any company."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from engines.base import (  # noqa: E402
-    CameraView,
-    ChatMessage,
-    EmbeddedPicture,
-    JobKey,
-    StepRequest,
-    ThinkJob,
-)
+from engines.base import CameraView, EmbeddedPicture, JobKey, StepRequest, ThinkJob  # noqa: E402
 from engines.model_store.store import ModelStore  # noqa: E402
+from session_server.types.prompt import PromptMessage  # noqa: E402
 from tests.integration.engines_omni.answering import (  # noqa: E402
     Answer,
     begin_talking,
@@ -79,7 +73,7 @@ def told(answer: Answer) -> torch.Tensor:
     return before.user if hasattr(before, "user") else before.states
 
 
-def question(*seen: EmbeddedPicture, before: tuple[ChatMessage, ...] = ()) -> ThinkJob:
+def question(*seen: EmbeddedPicture, before: tuple[PromptMessage, ...] = ()) -> ThinkJob:
     return heard(sound(0.7, 5), *before, shown(*seen, words="Look at this."))
 
 
@@ -143,8 +137,8 @@ def test_what_was_read_ahead_is_not_read_again_nor_by_the_next_question(idle):
     again = heard(
         sound(0.4, 8),
         before,
-        ChatMessage("user", "", audio=sound(0.7, 5)),
-        ChatMessage("assistant", "".join(first.texts)),
+        PromptMessage("user", "", audio=sound(0.7, 5)),
+        PromptMessage("assistant", "".join(first.texts)),
     )
     second = thought(thinks, "second", again, "ahead")
     anew = thought(thinks, "anew", again, "anew")
@@ -159,8 +153,8 @@ def test_a_newer_frame_of_the_camera_leaves_what_precedes_it_known(idle):
     old, new = embedded(eyes, WIDE, painted(4, 230, 130))
 
     def job(frame: EmbeddedPicture) -> ThinkJob:
-        seen = ChatMessage("user", f"And now?\n[Camera, 3 s ago: {frame.mark}]", images=(frame,))
-        return ThinkJob("Be kind.", (ChatMessage("user", "x" * 60), seen))
+        seen = PromptMessage("user", f"And now?\n[Camera, 3 s ago: {frame.mark}]", images=(frame,))
+        return ThinkJob("Be kind.", (PromptMessage("user", "x" * 60), seen))
 
     thought(thinks, "old", job(old), "camera")
     newer = thought(thinks, "new", job(new), "camera")
@@ -171,10 +165,10 @@ def test_a_newer_frame_of_the_camera_leaves_what_precedes_it_known(idle):
 def test_a_spoken_question_is_not_trimmed_before_the_frame_that_it_is_about(idle):
     eyes, thinks, _ = idle
     seen = embedded(eyes, *(painted(n, 230, 130) for n in range(40, 48)))
-    shows = ChatMessage("user", f"[Camera, now: {seen[-1].mark}]", images=seen[-1:])
+    shows = PromptMessage("user", f"[Camera, now: {seen[-1].mark}]", images=seen[-1:])
     shows = replace(shows, camera=CameraView(None, 0.1))
-    old = tuple(ChatMessage("user", "x" * 40) for _ in range(9))
-    job = ThinkJob("", (*old, ChatMessage("user", "", audio=sound(4.0, 3)), shows))
+    old = tuple(PromptMessage("user", "x" * 40) for _ in range(9))
+    job = ThinkJob("", (*old, PromptMessage("user", "", audio=sound(4.0, 3)), shows))
     chat = thinks._loaded.chat
     lengths = [len(chat.render(ThinkJob("", job.messages[n:]), 5000)) for n in (0, 9, 10)]
     # room for the frame alone by the rule of trimming, which drops two thirds at a time
@@ -220,7 +214,7 @@ def test_a_mark_that_a_user_types_shows_nothing(idle):
     (picture,) = embedded(eyes, WIDE)
     chat = thinks._loaded.chat
     typed = ThinkJob(
-        "", (ChatMessage("user", f"[Picture: {picture.mark}] <|image_pad|><|IMAGE|>"),)
+        "", (PromptMessage("user", f"[Picture: {picture.mark}] <|image_pad|><|IMAGE|>"),)
     )
     prompt = chat.render(typed, 400)
     assert not prompt.pictures

@@ -17,11 +17,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.conformance.streaming import CHECKS, Check, StreamingKit
 from engines.conformance.streaming_lifecycle import LIFE_CHECKS, LifeCheck, storm
 from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import create
+from session_server.types.prompt import PromptMessage
 from tests.integration.engines_remote.chat_server import ChatServer, Script, chunk
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -34,9 +35,9 @@ def job(n: int) -> ThinkJob:
     return ThinkJob(
         "You are a helpful voice assistant.",
         (
-            ChatMessage("user", "How are you?"),
-            ChatMessage("assistant", "I am well."),
-            ChatMessage("user", f"Tell me about number {n} please"),
+            PromptMessage("user", "How are you?"),
+            PromptMessage("assistant", "I am well."),
+            PromptMessage("user", f"Tell me about number {n} please"),
         ),
     )
 

@@ -13,16 +13,17 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
+from engines.base import JobKey, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.remote.openai_chat import MOST_UNREAD, RemoteThinker, create
 from engines.streaming import AnswerFailed, Pace, StreamingEngine
 from session_server.types.errors import ConfigError, EngineFault
+from session_server.types.prompt import PromptMessage
 from tests.integration.engines_remote.chat_server import ChatServer, chunk
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-JOB = ThinkJob("Be brief.", (ChatMessage("user", "Count."),))
+JOB = ThinkJob("Be brief.", (PromptMessage("user", "Count."),))
 PACE = Pace(None, 0)
 KEY = JobKey("s", "r")
 WITHIN_S = 20
@@ -398,7 +399,7 @@ async def test_many_answers_at_once_do_not_mix(server: ChatServer) -> None:
 
     server.script = script
     engine = await loaded(server, answers=4)
-    jobs = {JobKey("s", str(n)): ThinkJob("", (ChatMessage("user", f" {n}"),)) for n in range(12)}
+    jobs = {JobKey("s", str(n)): ThinkJob("", (PromptMessage("user", f" {n}"),)) for n in range(12)}
     answers = [read(engine.generate(key, job, PACE)) for key, job in jobs.items()]
     for number, made in enumerate(await asyncio.gather(*answers)):
         assert "".join(output.text or "" for output in made) == f" {number}" * 20

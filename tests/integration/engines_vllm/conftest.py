@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.conformance.streaming import StreamingKit
 from engines.model_store.store import ModelStore
 from engines.streaming import StreamingEngine
 from engines.vllm.thinker import VllmThinker, create
+from session_server.types.prompt import PromptMessage
 
 ANIMALS = (
     "fox",
@@ -46,7 +47,7 @@ OPTIONS: Mapping[str, object] = {
 
 def story(n: int) -> ThinkJob:
     """Prompts whose answers go on for as long as they may: 24 tokens are enough to be stopped, held and parked in."""
-    asked = ChatMessage(
+    asked = PromptMessage(
         "user", f"Tell me a long story about a {ANIMALS[n % len(ANIMALS)]}, part {n}."
     )
     return ThinkJob("You are a helpful voice assistant.", (asked,), max_tokens=24)

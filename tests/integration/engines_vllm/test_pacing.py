@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.base import ChatMessage, JobKey, ThinkJob, TokenOutput
+from engines.base import JobKey, ThinkJob, TokenOutput
 from engines.conformance.streaming import NO_BOUND, StreamingKit
 from engines.streaming import Pace
 from engines.vllm.thinker import VllmThinker
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.integration.engines_vllm.conftest import PLACES, kit, story
 
@@ -114,7 +115,7 @@ async def test_an_aborts_memory_is_free_at_the_next_step(
 
 
 async def test_a_forced_call_is_whole_and_valid(tools: StreamingKit, engine: VllmThinker) -> None:
-    asked = (ChatMessage("user", "What is the weather in Rome?"),)
+    asked = (PromptMessage("user", "What is the weather in Rome?"),)
     job = ThinkJob("You help.", asked, (WEATHER,), "function", "get_weather")
     text = await tools.whole(engine, job)
     call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
@@ -126,7 +127,7 @@ async def test_a_conversation_that_outgrows_the_context_loses_its_oldest_message
     tools: StreamingKit, engine: VllmThinker
 ) -> None:
     said = tuple(
-        ChatMessage("user", f"Remark {n}. " + "The river is long. " * 12) for n in range(40)
+        PromptMessage("user", f"Remark {n}. " + "The river is long. " * 12) for n in range(40)
     )
     last = (await tools.rest(engine.generate(tools.key(), ThinkJob("Hi.", said), NO_BOUND)))[-1]
     assert 200 < last.prompt_tokens < engine.capabilities.context_tokens
@@ -136,7 +137,7 @@ async def test_what_a_user_writes_never_becomes_a_control_token(
     tools: StreamingKit, engine: VllmThinker
 ) -> None:
     def asks(text: str) -> ThinkJob:
-        return ThinkJob("Hi.", (ChatMessage("user", text),))
+        return ThinkJob("Hi.", (PromptMessage("user", text),))
 
     prompts = engine._prompts
     assert prompts is not None

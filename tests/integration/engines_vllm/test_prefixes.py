@@ -8,9 +8,10 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.base import ChatMessage, ThinkJob, TokenOutput
+from engines.base import ThinkJob, TokenOutput
 from engines.conformance.streaming import NO_BOUND, StreamingKit
 from engines.vllm.thinker import VllmThinker
+from session_server.types.prompt import PromptMessage
 
 pytestmark = [
     pytest.mark.integration,
@@ -39,7 +40,7 @@ async def test_a_prompt_that_was_read_ahead_is_not_read_again(
 ) -> None:
     said = instructions("a port")
     await engine.warm(tools.key(), ThinkJob(said, (), warm=True))
-    asked = (ChatMessage("user", "How are you?"),)
+    asked = (PromptMessage("user", "How are you?"),)
     last = await answer(tools, engine, ThinkJob(said, asked), "warmed")
     assert last.prompt_tokens - last.cached_tokens < 2 * BLOCK
     assert last.cached_tokens > 2 * BLOCK
@@ -51,7 +52,7 @@ async def test_sessions_with_the_same_instructions_read_them_once(
     said, before = instructions("a museum"), engine.figures()
     lasts = [
         await answer(
-            tools, engine, ThinkJob(said, (ChatMessage("user", f"What is number {n}?"),)), f"s{n}"
+            tools, engine, ThinkJob(said, (PromptMessage("user", f"What is number {n}?"),)), f"s{n}"
         )
         for n in range(8)
     ]
@@ -74,7 +75,7 @@ async def test_a_turn_that_grows_is_read_as_it_grows(
 
     def job(count: int, warm: bool = False) -> ThinkJob:
         text = " ".join(words[:count])
-        return ThinkJob(instructions("a mill"), (ChatMessage("user", text),), warm=warm)
+        return ThinkJob(instructions("a mill"), (PromptMessage("user", text),), warm=warm)
 
     for count in range(20, len(words), 20):
         await engine.warm(tools.key("grows"), job(count, warm=True))

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.model_store.store import ModelStore
 from engines.vllm_omni import plugin
+from session_server.types.prompt import PromptMessage
 
 # The tests import vllm-omni before an engine does: it looks for torchvision, and for a platform, then already.
 plugin.prepare()
@@ -83,9 +84,9 @@ def sound(seconds: float, seed: int) -> bytes:
 def asked(n: int, spoken: bool = True, instructions: str = "Be kind.", **more: object) -> ThinkJob:
     """Prompts that differ in n: heard ones where n is odd."""
     message = (
-        ChatMessage("user", "", audio=sound(0.4 + 0.1 * (n % 5), n))
+        PromptMessage("user", "", audio=sound(0.4 + 0.1 * (n % 5), n))
         if n % 2
-        else ChatMessage("user", f"Tell me a story, number {n}.")
+        else PromptMessage("user", f"Tell me a story, number {n}.")
     )
     return ThinkJob(instructions, (message,), spoken=spoken, voice="ethan", **more)  # type: ignore[arg-type]
 

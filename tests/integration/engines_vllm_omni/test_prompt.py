@@ -4,11 +4,12 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.base import ChatMessage, JobKey, ThinkJob
+from engines.base import JobKey, ThinkJob
 from engines.streaming import AnswerFailed, Pace
 from engines.vllm_omni.options import read_thinker
 from engines.vllm_omni.prompt import Prompts
 from engines.vllm_omni.thinker import OmniThinker
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.integration.engines_vllm_omni.conftest import sound
 
@@ -30,8 +31,8 @@ def prompts(options: dict[str, object]) -> Prompts:
 async def test_a_sound_takes_one_place_and_counts_as_vllm_omni_counts_it(
     prompts: Prompts, engine: OmniThinker
 ):
-    turns = [ChatMessage("user", "", audio=sound(s, n)) for n, s in enumerate(SECONDS)]
-    job = ThinkJob("Be kind.", (*turns, ChatMessage("user", "And now?")))
+    turns = [PromptMessage("user", "", audio=sound(s, n)) for n, s in enumerate(SECONDS)]
+    job = ThinkJob("Be kind.", (*turns, PromptMessage("user", "And now?")))
     asked, count = prompts.render(job, "ethan")
     assert asked["prompt_token_ids"].count(SOUND) == len(SECONDS)
     assert len(asked["multi_modal_data"]["audio"]) == len(SECONDS)
@@ -42,7 +43,7 @@ async def test_a_sound_takes_one_place_and_counts_as_vllm_omni_counts_it(
 
 
 async def test_old_turns_go_when_there_is_no_room(prompts: Prompts):
-    turns = tuple(ChatMessage("user", "", audio=sound(3.0, n)) for n in range(40))
+    turns = tuple(PromptMessage("user", "", audio=sound(3.0, n)) for n in range(40))
     asked, count = prompts.render(ThinkJob("Be kind.", turns), "ethan")
     assert count <= 1024
     assert 2 < asked["prompt_token_ids"].count(SOUND) < 40
@@ -55,7 +56,7 @@ async def test_a_forced_call_is_opened_for_the_model_and_comes_out_whole(
 ):
     tool = Tool("look_up", "Looks something up.", '{"type": "object"}')
     job = ThinkJob(
-        "Be kind.", (ChatMessage("user", "Where is it?"),), (tool,), "function", "look_up"
+        "Be kind.", (PromptMessage("user", "Where is it?"),), (tool,), "function", "look_up"
     )
     plain, without = prompts.render(ThinkJob("Be kind.", job.messages, (tool,)), "ethan")
     opened, count = prompts.render(job, "ethan")

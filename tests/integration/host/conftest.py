@@ -25,7 +25,6 @@ from session_server.host.messages import (
     Finished,
     Generate,
     OpenSession,
-    PromptMessage,
     TextChunk,
     ToHost,
     ToSession,
@@ -35,6 +34,7 @@ from session_server.observability.host_metrics import FirstChunk, NoMetrics
 from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import samples_to_ns
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.patient_loop import LoopClock
 

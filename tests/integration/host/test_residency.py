@@ -12,15 +12,9 @@ from engines.base import Stage
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store.store import ModelStore
-from session_server.host.messages import (
-    CloseSession,
-    Failed,
-    Generate,
-    OpenSession,
-    PromptMessage,
-    Warm,
-)
+from session_server.host.messages import CloseSession, Failed, Generate, OpenSession, Warm
 from session_server.scheduler.params import KvEviction, SchedulerParams
+from session_server.types.prompt import PromptMessage
 from tests.unit.engines.cpu.conftest import tiny_shape, write_graph, write_tokenizer
 
 pytestmark = pytest.mark.integration

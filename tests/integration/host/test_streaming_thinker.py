@@ -20,7 +20,6 @@ from session_server.host.messages import (
     Fence,
     Finished,
     OpenSession,
-    PromptMessage,
     TextChunk,
     Warm,
 )
@@ -28,6 +27,7 @@ from session_server.host.stage_assembly import registered_streaming
 from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.integration.host.conftest import graph
 

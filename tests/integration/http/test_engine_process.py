@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from engines.base import ChatMessage, JobKey, Stage, StepRequest, ThinkJob
+from engines.base import JobKey, Stage, StepRequest, ThinkJob
 from engines.graph import StageSpec
 from engines.model_store.store import ModelStore
 from session_server.host.stage_assembly import RegisteredEngine
@@ -33,6 +33,7 @@ from session_server.host.stages.stage_worker import (
     StepPlan,
 )
 from session_server.process.lifecycle import ORPHANED
+from session_server.types.prompt import PromptMessage
 
 pytestmark = pytest.mark.integration
 
@@ -152,7 +153,7 @@ class Exits:
 
 
 def question() -> ThinkJob:
-    return ThinkJob("Be brief.", (ChatMessage("user", "Hello"),))
+    return ThinkJob("Be brief.", (PromptMessage("user", "Hello"),))
 
 
 SERVER = """

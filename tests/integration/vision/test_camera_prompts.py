@@ -9,7 +9,7 @@ from engines.vision.grounded_answers import picture_answer
 from session_server.core import actions as a, events as e
 from session_server.core.settings import CoreParams
 from session_server.host import messages
-from session_server.host.prompt import described, report, think_job
+from session_server.host.prompt import described, think_job
 from session_server.session.host_adapter import to_host
 from tests.unit.core.drive import MANUAL, SERVER_VAD
 from tests.unit.core.test_camera import Cam
@@ -26,7 +26,7 @@ class Camera(Cam):
         kinds = self.scenes[look.frame][1]
         found = tuple(SeenObject(kind, "left", True, BOX) for kind in kinds)
         seen = VisualEvidence(found, ("EXIT",) if look.read else None, (), "normal", 640, 480)
-        self.feed(e.PictureSeen(look.work_id, described(seen), report(seen), kinds))
+        self.feed(e.PictureSeen(look.work_id, described(seen), seen, kinds))
 
     def said(self, question: str | None = None) -> str | None:
         """To a typed question; without one, to the prompt that the core made by itself."""

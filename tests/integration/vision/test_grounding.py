@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engines.base import (
-    CameraView,
-    ChatMessage,
-    JobKey,
-    StepRequest,
-    ThinkJob,
-    TokenOutput,
-    VisualEvidence,
-)
+from engines.base import CameraView, JobKey, StepRequest, ThinkJob, TokenOutput, VisualEvidence
 from engines.model_store.store import ModelStore
 from engines.vision.grounded_thinker import create
 from engines.vision.labels import words_for_kinds
 from session_server.client.look import looks
+from session_server.types.prompt import PromptMessage
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
 
@@ -44,7 +37,7 @@ def evidence() -> dict[str, VisualEvidence]:
     return {name: seen for name, seen in found.items() if seen is not None}
 
 
-def answered(message: ChatMessage) -> str:
+def answered(message: PromptMessage) -> str:
     """By the engine, whose model is not loaded: an answer that is not the template's fails."""
     engine, key = create({}, ModelStore()), JobKey("s", "a")
     engine.start(key, ThinkJob("Be brief.", (message,)))
@@ -55,14 +48,14 @@ def answered(message: ChatMessage) -> str:
     return result.output.text
 
 
-def of_item(question: str, seen: VisualEvidence) -> ChatMessage:
-    return ChatMessage("user", f"{question}\n[Picture: something]", pictures=(seen,))
+def of_item(question: str, seen: VisualEvidence) -> PromptMessage:
+    return PromptMessage("user", f"{question}\n[Picture: something]", pictures=(seen,))
 
 
-def of_camera(age_s: float) -> Callable[[str, VisualEvidence], ChatMessage]:
-    def message(question: str, seen: VisualEvidence) -> ChatMessage:
+def of_camera(age_s: float) -> Callable[[str, VisualEvidence], PromptMessage]:
+    def message(question: str, seen: VisualEvidence) -> PromptMessage:
         view = CameraView(seen, age_s)
-        return ChatMessage("user", f"{question}\n[Camera, now: something]", camera=view)
+        return PromptMessage("user", f"{question}\n[Camera, now: something]", camera=view)
 
     return message
 
@@ -93,7 +86,7 @@ def ungrounded(said: str, seen: VisualEvidence) -> list[str]:
     "asked", [of_item, of_camera(0.3), of_camera(3.0)], ids=["picture", "camera", "old"]
 )
 def test_no_noun_was_not_found(
-    evidence: dict[str, VisualEvidence], asked: Callable[[str, VisualEvidence], ChatMessage]
+    evidence: dict[str, VisualEvidence], asked: Callable[[str, VisualEvidence], PromptMessage]
 ) -> None:
     for name, seen in evidence.items():
         for question in QUESTIONS:
@@ -114,7 +107,7 @@ def test_of_an_old_picture_is_spoken_in_the_past(evidence: dict[str, VisualEvide
 def test_without_a_current_picture_nothing_is_said_to_be_there() -> None:
     for question in QUESTIONS:
         view = CameraView(None, 12.0, ("20 s ago: 1 cat",))
-        message = ChatMessage("user", f"{question}\n[Camera: no current picture.]", camera=view)
+        message = PromptMessage("user", f"{question}\n[Camera: no current picture.]", camera=view)
         assert answered(message) == "I have no current picture. The last one came 12 seconds ago."
 
 

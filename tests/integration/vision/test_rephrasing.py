@@ -2,18 +2,11 @@
 
 import pytest
 
-from engines.base import (
-    ChatMessage,
-    JobKey,
-    SeenObject,
-    StepRequest,
-    ThinkJob,
-    TokenOutput,
-    VisualEvidence,
-)
+from engines.base import JobKey, SeenObject, StepRequest, ThinkJob, TokenOutput, VisualEvidence
 from engines.model_store.store import ModelStore
 from engines.vision.grounded_thinker import GroundedThinker, create, facts
 from session_server.types.errors import ModelsMissing
+from session_server.types.prompt import PromptMessage
 
 pytestmark = [pytest.mark.integration, pytest.mark.models]
 
@@ -34,7 +27,7 @@ QUESTIONS = ("What do you see?", "Is there a dog?", "What does the sign say?")
 
 
 def said(engine: GroundedThinker, key: JobKey, question: str, shown: VisualEvidence) -> str:
-    engine.start(key, ThinkJob("", (ChatMessage("user", question, pictures=(shown,)),)))
+    engine.start(key, ThinkJob("", (PromptMessage("user", question, pictures=(shown,)),)))
     finished = False
     while not finished:
         (result,) = engine.step([StepRequest(key, 64)])

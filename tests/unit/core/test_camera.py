@@ -14,12 +14,19 @@ from session_server.core.settings import (
 )
 from session_server.core.video_window import LINES_IN_PROMPT, MOST_LINES, PICTURES_IN_PROMPT
 from session_server.types.audio import NS_PER_MS
+from session_server.types.prompt import PromptMessage
+from session_server.types.vision import CameraView, VisualEvidence
 from tests.unit.core.drive import MANUAL, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
 
 STEP_NS = 10 * NS_PER_MS
 NO_DRAFTS = CoreParams(speculate=False)
+
+
+def found(text: str) -> VisualEvidence:
+    """What a detector finds in a scene; no two scenes are alike."""
+    return VisualEvidence((), (text,), (), "normal", 640, 480)
 
 
 class Cam(Drive):
@@ -46,7 +53,7 @@ class Cam(Drive):
 
     def answer(self, look: a.LookAtFrame) -> None:
         text, kinds = self.scenes[look.frame]
-        self.feed(e.PictureSeen(look.work_id, text, f'"{text}"', kinds))
+        self.feed(e.PictureSeen(look.work_id, text, found(text), kinds))
 
     def frame(self, text: str = "a wall", *kinds: str, reason: str = "change") -> int:
         self.frames += 1
@@ -67,7 +74,7 @@ class Cam(Drive):
             self.wait(100)
             self.alike()
 
-    def prompt(self) -> a.PromptMessage:
+    def prompt(self) -> PromptMessage:
         return self.last(a.StartGeneration).messages[-1]
 
     def looks(self) -> list[tuple[int, bool]]:
@@ -179,8 +186,8 @@ def test_the_client_is_told_what_was_seen_if_it_asked_for_that():
         cam.input_end = 16_000
         cam.show("a cat", "cat")
         told = cam.take(a.AnnounceFrameSeen)
-        assert [(one.at_ms, one.reason, one.report) for one in told] == (
-            [(1_000, "change", '"a cat"')] if report else []
+        assert [(one.at_ms, one.reason, one.evidence) for one in told] == (
+            [(1_000, "change", found("a cat"))] if report else []
         )
 
 
@@ -277,7 +284,7 @@ def test_an_answer_is_told_what_the_camera_shows_now():
     cam.respond()
     message = cam.prompt()
     assert message.content == "What do you see?\n[Camera, now: Detected: 1 cat.]"
-    assert message.camera == a.CameraView('"Detected: 1 cat."', 50)
+    assert message.camera == CameraView(found("Detected: 1 cat."), 0.05)
     assert cam.counted("video_evidence_age_seconds") == pytest.approx(0.05)
 
 
@@ -286,7 +293,7 @@ def test_what_has_not_changed_is_as_fresh_as_the_last_look_at_it():
     cam.show("Detected: 1 cat.", "cat")
     cam.stays(4_000)
     cam.respond()
-    assert cam.prompt().camera.age_ms == 0
+    assert cam.prompt().camera.age_s == 0
 
 
 def test_old_evidence_forces_a_frame_and_the_answer_waits_for_it():
@@ -315,7 +322,7 @@ def test_an_answer_waits_no_longer_than_300_ms_and_then_says_how_old_the_picture
     assert cam.take(a.StartGeneration) == []
     cam.wait(1)
     assert cam.prompt().content == "[Camera, 1 s ago: a cat]"
-    assert cam.prompt().camera.age_ms == 1_850
+    assert cam.prompt().camera.age_s == 1.85
 
 
 def test_a_camera_that_is_gone_has_no_current_picture_and_holds_up_nothing():
@@ -327,7 +334,7 @@ def test_a_camera_that_is_gone_has_no_current_picture_and_holds_up_nothing():
     assert cam.prompt().content == (
         "[Camera: no current picture; the last one came 12 s ago. Earlier: 12 s ago: 1 cat.]"
     )
-    assert cam.prompt().camera.report == ""
+    assert cam.prompt().camera.evidence is None
     assert cam.take(a.WantFrame) == []
 
 

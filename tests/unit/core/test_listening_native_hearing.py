@@ -5,6 +5,7 @@ import pytest
 from session_server.core import actions as a, events as e
 from session_server.core.conversation import InputAudioContent, Message
 from session_server.core.settings import CoreParams, Hearing
+from session_server.types.prompt import PromptMessage, UserAudio
 from tests.unit.core.drive import MANUAL, SEMANTIC_VAD, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
@@ -13,7 +14,7 @@ ALONE, BESIDE = Hearing(natively=True, words=False), Hearing(natively=True)
 NO_DRAFTS = CoreParams(speculate=False)
 
 
-def said(drive: Drive) -> a.PromptMessage:
+def said(drive: Drive) -> PromptMessage:
     return drive.take(a.StartGeneration)[-1].messages[-1]
 
 
@@ -27,7 +28,7 @@ def test_an_answer_begins_with_the_turn_and_names_its_audio(hearing):
     assert isinstance(part, InputAudioContent)
     message = said(drive)
     assert message.content == ""
-    assert message.audio == a.UserAudio(part.start_sample, part.end_sample, item.id, 0)
+    assert message.audio == UserAudio(part.start_sample, part.end_sample, item.id, 0)
     assert len(drive.take(a.Recognise)) == (1 if hearing.words else 0)
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.prompt import LONG_HARD, SPOKEN_HARD, AnswerLength, answer_length, ends_sentence
+from session_server.types.prompt import PromptMessage
 from tests.unit.engines.cpu.thinking import job
 
 pytestmark = pytest.mark.unit
@@ -40,10 +41,10 @@ def test_lists_may_be_long_but_end_when_they_end(asked: str) -> None:
 
 def test_only_the_last_request_counts() -> None:
     messages = (
-        ChatMessage("user", "Tell me a long story."),
-        ChatMessage("assistant", "Once upon a time."),
-        ChatMessage("user", "What is it about?"),
-        ChatMessage("tool", "long story count list", "result", "f"),
+        PromptMessage("user", "Tell me a long story."),
+        PromptMessage("assistant", "Once upon a time."),
+        PromptMessage("user", "What is it about?"),
+        PromptMessage("tool", "long story count list", "result", "f"),
     )
     assert answer_length(ThinkJob("", messages), 1000).hard == SPOKEN_HARD
 

@@ -3,19 +3,20 @@
 import pytest
 
 from engines.base import EmbeddedPicture
-from session_server.host.messages import CameraView, PromptMessage
-from session_server.host.prompt import chat, report, unnamed
+from session_server.host.prompt import chat, unnamed
+from session_server.types.prompt import PromptMessage
+from session_server.types.vision import CameraView
 
 pytestmark = pytest.mark.unit
 
 ONE, TWO = (EmbeddedPicture(f"<picture {n:016x}>", 300, 640, 480, object()) for n in (1, 2))
-REPORT = report(unnamed(ONE))
+FOUND = unnamed(ONE)
 
 
 def test_pictures_go_with_the_message_that_names_them():
     said = f"Look.\n[Picture: {ONE.mark}]\n[Picture: {TWO.mark}]"
     (message,) = chat(
-        [PromptMessage("user", said, pictures=(REPORT, REPORT))],
+        [PromptMessage("user", said, pictures=(FOUND, FOUND))],
         {picture.mark: picture for picture in (TWO, ONE)},
     )
     assert message.content == said
@@ -25,7 +26,7 @@ def test_pictures_go_with_the_message_that_names_them():
 def test_the_camera_shows_its_frame_and_those_before_it():
     line = f"[Camera, now: {TWO.mark} Earlier: 3 s ago: {ONE.mark}.]"
     (message,) = chat(
-        [PromptMessage("user", line, camera=CameraView(REPORT, 400))],
+        [PromptMessage("user", line, camera=CameraView(FOUND, 0.4))],
         {picture.mark: picture for picture in (ONE, TWO)},
     )
     assert message.images == (TWO, ONE)
@@ -33,7 +34,7 @@ def test_the_camera_shows_its_frame_and_those_before_it():
 
 def test_what_is_not_kept_any_more_is_told_so():
     said = f"[Picture: {ONE.mark}] [Picture: {TWO.mark}]"
-    (message,) = chat([PromptMessage("user", said, pictures=(REPORT,))], {TWO.mark: TWO})
+    (message,) = chat([PromptMessage("user", said, pictures=(FOUND,))], {TWO.mark: TWO})
     assert message.content == f"[Picture: it is no longer kept] [Picture: {TWO.mark}]"
     assert message.images == (TWO,)
 

@@ -9,10 +9,12 @@ from session_server.host import messages
 from session_server.session import host_adapter
 from session_server.session.input_timeline import InputTimeline
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
+from session_server.types.prompt import PromptMessage
+from session_server.types.vision import CameraView, VisualEvidence
 
 pytestmark = pytest.mark.unit
 
-CAT = '{"objects":[]}'
+CAT = VisualEvidence((), None, (), "normal", 640, 480)
 
 
 def test_a_camera_frame_is_looked_at_within_what_an_answer_waits_for_it():
@@ -36,13 +38,13 @@ def test_what_was_seen_comes_with_its_kinds():
 
 def test_a_prompt_takes_along_what_it_says_of_the_camera():
     said = (
-        actions.PromptMessage("user", "Hello"),
-        actions.PromptMessage("user", "And?", camera=actions.CameraView(CAT, 400, ("a dog",))),
-        actions.PromptMessage("user", "And now?", camera=actions.CameraView("", 3_000)),
+        PromptMessage("user", "Hello"),
+        PromptMessage("user", "And?", camera=CameraView(CAT, 0.4, ("a dog",))),
+        PromptMessage("user", "And now?", camera=CameraView(None, 3.0)),
     )
     prompt = host_adapter._prompt(said, InputTimeline(INPUT_RATE, 1000))
     assert [message.camera for message in prompt] == [
         None,
-        messages.CameraView(CAT, 400, ("a dog",)),
-        messages.CameraView("", 3_000),
+        CameraView(CAT, 0.4, ("a dog",)),
+        CameraView(None, 3.0),
     ]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from session_server.core import actions
 from session_server.session import host_adapter
 from session_server.session.input_timeline import InputTimeline, KeptSounds
+from session_server.types.prompt import PromptMessage, UserAudio
 
 pytestmark = pytest.mark.unit
 
@@ -35,11 +35,11 @@ def test_a_prompt_has_the_sound_the_words_or_is_left_out():
     audio.append(b"ab" * 8, b"ab" * 8)
     audio.keep("kept", 1, b"cd")
     said = (
-        actions.PromptMessage("user", "", audio=actions.UserAudio(0, 0, "kept", 1)),
-        actions.PromptMessage("user", "words", audio=actions.UserAudio(0, 0, "gone", 0)),
-        actions.PromptMessage("user", "", audio=actions.UserAudio(0, 0, "gone", 0)),
-        actions.PromptMessage("user", "", audio=actions.UserAudio(2, 4)),
-        actions.PromptMessage("assistant", "typed"),
+        PromptMessage("user", "", audio=UserAudio(0, 0, "kept", 1)),
+        PromptMessage("user", "words", audio=UserAudio(0, 0, "gone", 0)),
+        PromptMessage("user", "", audio=UserAudio(0, 0, "gone", 0)),
+        PromptMessage("user", "", audio=UserAudio(2, 4)),
+        PromptMessage("assistant", "typed"),
     )
     prompt = [(m.content, m.audio) for m in host_adapter._prompt(said, audio)]
     assert prompt == [("", b"cd"), ("words", None), ("", b"abab"), ("typed", None)]

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image, ImageDraw
 
 from engines.base import (
-    ChatMessage,
     ClauseJob,
     Pcm,
     PictureJob,
@@ -40,6 +39,7 @@ from engines.conformance.stepped import (
 from engines.model_store.store import ModelStore
 from engines.registry import factory
 from session_server.types.errors import ConfigError, ModelsMissing
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
@@ -95,7 +95,7 @@ class Kit:
 
     def job(self, stage: Stage, n: int) -> object:
         if stage is Stage.THINKER:
-            return ThinkJob("Be brief.", (ChatMessage("user", QUESTIONS[n % 3]),), max_tokens=8)
+            return ThinkJob("Be brief.", (PromptMessage("user", QUESTIONS[n % 3]),), max_tokens=8)
         if stage is Stage.TALKER:
             return ClauseJob(CLAUSES[n % 3], "heart")
         if stage in FED:
@@ -256,7 +256,7 @@ def test_one_jobs_failure_leaves_its_neighbours_alone() -> None:
 def test_a_forced_call_is_one_valid_call() -> None:
     schema = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
     job = ThinkJob(
-        "", (ChatMessage("user", "hello"),), (Tool("get_weather", "", schema),), "required"
+        "", (PromptMessage("user", "hello"),), (Tool("get_weather", "", schema),), "required"
     )
     kit = Kit(SIM, ModelStore(Path("no-models")))
     results = SteppedKit(lambda: kit.create(Stage.THINKER), lambda n: job).run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.conformance.streaming import CHECKS, NO_BOUND, Check, StreamingKit
 from engines.conformance.streaming_lifecycle import LIFE_CHECKS, LifeCheck, storm
 from engines.model_store.store import ModelStore
@@ -14,6 +14,7 @@ from engines.registry import is_streaming, streaming_factory
 from engines.sim.streaming_thinker import SimStreamingThinker
 from engines.streaming import AnswerFailed, StreamingEngine
 from session_server.types.errors import ConfigError
+from session_server.types.prompt import PromptMessage
 
 pytestmark = [pytest.mark.unit, pytest.mark.asyncio]
 
@@ -24,10 +25,10 @@ OPTIONS = {"all": PLAIN, "without": WITHOUT}
 
 def job(n: int) -> ThinkJob:
     history = (
-        ChatMessage("user", "How are you today, and how is the weather where you are?"),
-        ChatMessage("assistant", "I am well, thank you, and the weather is fine all day."),
+        PromptMessage("user", "How are you today, and how is the weather where you are?"),
+        PromptMessage("assistant", "I am well, thank you, and the weather is fine all day."),
     )
-    asked = ChatMessage("user", f"Tell me about number {n} please")
+    asked = PromptMessage("user", f"Tell me about number {n} please")
     return ThinkJob("You are a helpful voice assistant. Answer briefly.", (*history, asked))
 
 

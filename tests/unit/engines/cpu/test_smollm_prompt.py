@@ -2,11 +2,12 @@
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.cpu.smollm_prompt import END, START, ChatTemplate, SmolTokenizer
 from engines.model_store.recipes import SMOLLM_TOKENIZER
 from engines.model_store.store import ModelStore
 from engines.prompt import first_kept, render_call
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
@@ -27,7 +28,7 @@ def render(tokenizer: SmolTokenizer, job: ThinkJob, room: int = 2000) -> str:
 
 
 def test_instructions_then_examples_then_the_conversation(tokenizer: SmolTokenizer) -> None:
-    text = render(tokenizer, ThinkJob("Be kind.", (ChatMessage("user", "Hi"),)))
+    text = render(tokenizer, ThinkJob("Be kind.", (PromptMessage("user", "Hi"),)))
     assert text.startswith("[system\nBe kind.]\n[user\nWhat is the capital of Italy?]\n")
     assert text.endswith("help you today?]\n[user\nHi]\n[assistant\n")
 
@@ -38,17 +39,17 @@ def test_without_instructions_the_model_keeps_its_own(tokenizer: SmolTokenizer) 
 
 def test_the_prefix_does_not_depend_on_the_conversation(tokenizer: SmolTokenizer) -> None:
     template = ChatTemplate(tokenizer)
-    one = template.render(ThinkJob("A", (ChatMessage("user", "x"),)), 2000)
-    two = template.render(ThinkJob("A", (ChatMessage("user", "something else"),)), 2000)
+    one = template.render(ThinkJob("A", (PromptMessage("user", "x"),)), 2000)
+    two = template.render(ThinkJob("A", (PromptMessage("user", "something else"),)), 2000)
     assert one.prefix == two.prefix
     assert one.tokens[: one.prefix] == two.tokens[: two.prefix]
 
 
 def test_calls_and_results_are_shown_to_the_model(tokenizer: SmolTokenizer) -> None:
     messages = (
-        ChatMessage("user", "Weather?"),
-        ChatMessage("assistant", '{"city": "Paris"}', "call", "get_weather"),
-        ChatMessage("tool", "sunny", "result", "get_weather"),
+        PromptMessage("user", "Weather?"),
+        PromptMessage("assistant", '{"city": "Paris"}', "call", "get_weather"),
+        PromptMessage("tool", "sunny", "result", "get_weather"),
     )
     text = render(tokenizer, ThinkJob("", messages))
     assert "[assistant\n" + render_call("get_weather", '{"city": "Paris"}') + "]" in text
@@ -63,7 +64,7 @@ def test_tools_stay_in_the_prompt_when_they_may_not_be_called(tokenizer: SmolTok
 
 
 def test_old_messages_go_first_and_the_last_stays(tokenizer: SmolTokenizer) -> None:
-    messages = tuple(ChatMessage("user", f"message {i} " * 5) for i in range(20))
+    messages = tuple(PromptMessage("user", f"message {i} " * 5) for i in range(20))
     prompt = ChatTemplate(tokenizer).render(ThinkJob("Rules.", messages), 600)
     text = text_of(tokenizer, prompt.tokens)
     assert len(prompt.tokens) <= 600
@@ -75,7 +76,7 @@ def test_old_messages_go_first_and_the_last_stays(tokenizer: SmolTokenizer) -> N
 
 @pytest.mark.parametrize("room", [350, 600, 1000])
 def test_nothing_is_too_large(tokenizer: SmolTokenizer, room: int) -> None:
-    job = ThinkJob("rule " * 1000, (ChatMessage("user", "word " * 1000),))
+    job = ThinkJob("rule " * 1000, (PromptMessage("user", "word " * 1000),))
     assert len(ChatTemplate(tokenizer).render(job, room).tokens) <= room + 8
 
 

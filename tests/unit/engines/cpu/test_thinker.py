@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from engines.base import ChatMessage, JobKey, NoCapacity, StepRequest, ThinkJob, TokenOutput
+from engines.base import JobKey, NoCapacity, StepRequest, ThinkJob, TokenOutput
 from engines.cpu.thinker import ThinkerEngine, create
 from engines.model_store.store import ModelStore
 from session_server.types.errors import EngineFault, ModelsMissing
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.unit.engines.cpu.thinking import Said, job, run, take
 
@@ -114,9 +115,9 @@ def test_a_growing_conversation_reads_only_what_is_new(tiny_store: ModelStore) -
     engine = make(tiny_store, context=1024)  # the tiny model's words are long in tokens
     first = run(engine, key("s", "1"), job("hello"))
     history = (
-        ChatMessage("user", "hello"),
-        ChatMessage("assistant", first.text),
-        ChatMessage("user", "and now?"),
+        PromptMessage("user", "hello"),
+        PromptMessage("assistant", first.text),
+        PromptMessage("user", "and now?"),
     )
     second = run(engine, key("s", "2"), ThinkJob("", history))
     assert second.last.cached_tokens >= first.last.prompt_tokens
@@ -128,9 +129,9 @@ def test_what_was_heard_replaces_what_was_said(tiny_store: ModelStore) -> None:
     engine = make(tiny_store)
     first = run(engine, key("s", "1"), job("hello"))
     heard = (
-        ChatMessage("user", "hello"),
-        ChatMessage("assistant", first.text[: len(first.text) // 2]),
-        ChatMessage("user", "stop"),
+        PromptMessage("user", "hello"),
+        PromptMessage("assistant", first.text[: len(first.text) // 2]),
+        PromptMessage("user", "stop"),
     )
     again = run(engine, key("s", "2"), ThinkJob("", heard))
     assert 0 < again.last.cached_tokens < first.last.prompt_tokens + first.last.output_tokens
@@ -168,7 +169,7 @@ def test_a_second_job_of_a_session_forks(engine: ThinkerEngine) -> None:
 
 
 def test_exported_state_comes_back_bit_for_bit(tiny_store: ModelStore) -> None:
-    follow_up = (ChatMessage("user", "hello"), ChatMessage("user", "more"))
+    follow_up = (PromptMessage("user", "hello"), PromptMessage("user", "more"))
     stays, moved = make(tiny_store), make(tiny_store)
     for engine in (stays, moved):
         run(engine, key("s", "1"), job("hello"))
@@ -220,13 +221,13 @@ def test_a_conversation_that_outgrows_its_slot_is_never_an_error(
     tiny_store: ModelStore, context: int
 ) -> None:
     engine = make(tiny_store, context=context)
-    history: list[ChatMessage] = []
+    history: list[PromptMessage] = []
     for turn in range(12):
-        history.append(ChatMessage("user", f"turn {turn} " * 8))
+        history.append(PromptMessage("user", f"turn {turn} " * 8))
         said = run(engine, key("s", f"w{turn}"), ThinkJob("Be kind.", tuple(history)))
         assert said.error is None
         assert said.last.prompt_tokens + said.last.output_tokens <= context
-        history.append(ChatMessage("assistant", "yes"))
+        history.append(PromptMessage("assistant", "yes"))
 
 
 def test_one_huge_message_and_huge_instructions_are_cut(engine: ThinkerEngine) -> None:

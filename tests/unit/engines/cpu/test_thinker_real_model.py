@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from engines.base import ChatMessage, JobKey, StepRequest, ThinkJob, Transcript, UtteranceJob
+from engines.base import JobKey, StepRequest, ThinkJob, Transcript, UtteranceJob
 from engines.cpu.asr import AsrEngine
 from engines.cpu.moonshine import samples_of
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store.store import ModelStore
 from session_server.types.audio import INPUT_RATE
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 from tests.unit.engines.cpu.thinking import job, run
 
@@ -217,9 +218,9 @@ def test_a_batch_answers_as_each_alone(thinker: ThinkerEngine) -> None:
 
 def test_state_moved_out_and_in_gives_the_same_answer(thinker: ThinkerEngine) -> None:
     history = (
-        ChatMessage("user", "My favourite colour is green."),
-        ChatMessage("assistant", "Green is a lovely colour."),
-        ChatMessage("user", "What is the capital of Spain?"),
+        PromptMessage("user", "My favourite colour is green."),
+        PromptMessage("assistant", "Green is a lovely colour."),
+        PromptMessage("user", "What is the capital of Spain?"),
     )
     run(thinker, JobKey("stay", "1"), ThinkJob(INSTRUCTIONS, history[:1]))
     state = thinker.export_state("stay")
@@ -247,9 +248,9 @@ def test_a_forced_call_names_the_city(thinker: ThinkerEngine) -> None:
     assert call["arguments"]["city"] == "Paris"
     assert said.steps <= 16
     after = (
-        ChatMessage("user", "What is the weather in Paris? Use the tool."),
-        ChatMessage("assistant", json.dumps(call["arguments"]), "call", "get_weather"),
-        ChatMessage("tool", "sunny", "result", "get_weather"),
+        PromptMessage("user", "What is the weather in Paris? Use the tool."),
+        PromptMessage("assistant", json.dumps(call["arguments"]), "call", "get_weather"),
+        PromptMessage("tool", "sunny", "result", "get_weather"),
     )
     answer = run(thinker, JobKey("call", "x"), ThinkJob(INSTRUCTIONS, after, (WEATHER,), "none"))
     assert "sunny" in answer.text.lower()

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from engines.base import ChatMessage, JobKey, StepRequest, StepResult, ThinkJob, TokenOutput
+from engines.base import JobKey, StepRequest, StepResult, ThinkJob, TokenOutput
 from engines.cpu.thinker import ThinkerEngine
+from session_server.types.prompt import PromptMessage
 
 
 @dataclass
@@ -17,7 +18,7 @@ class Said:
 
 
 def job(text: str, instructions: str = "", **fields: object) -> ThinkJob:
-    return ThinkJob(instructions, (ChatMessage("user", text),), **fields)  # type: ignore[arg-type]
+    return ThinkJob(instructions, (PromptMessage("user", text),), **fields)  # type: ignore[arg-type]
 
 
 def run(engine: ThinkerEngine, key: JobKey, work: ThinkJob, units: int = 64) -> Said:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.remote.chat_request import request_body, tokens_of
 from engines.remote.options import RemoteOptions, read_options
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
@@ -15,8 +16,8 @@ OPTIONS = RemoteOptions(base_url="http://127.0.0.1:1/v1")
 WEATHER = Tool("weather", "", '{"type": "object", "properties": {"town": {}}}')
 
 
-def user(text: str) -> ChatMessage:
-    return ChatMessage("user", text)
+def user(text: str) -> PromptMessage:
+    return PromptMessage("user", text)
 
 
 def body(job: ThinkJob, options: RemoteOptions = OPTIONS, urgency: int = 0) -> dict:
@@ -58,11 +59,11 @@ def test_the_smaller_of_two_limits_is_sent_in_the_field_that_the_server_wants() 
 def test_a_call_is_followed_by_its_result_wherever_that_stood() -> None:
     messages = (
         user("Rain in Rome and Oslo?"),
-        ChatMessage("assistant", '{"town": "Rome"}', "call", "weather"),
-        ChatMessage("assistant", '{"town": "Oslo"}', "call", "weather"),
-        ChatMessage("assistant", "One moment."),
-        ChatMessage("user", "dry", "result", "weather"),
-        ChatMessage("user", "wet", "result", "weather"),
+        PromptMessage("assistant", '{"town": "Rome"}', "call", "weather"),
+        PromptMessage("assistant", '{"town": "Oslo"}', "call", "weather"),
+        PromptMessage("assistant", "One moment."),
+        PromptMessage("user", "dry", "result", "weather"),
+        PromptMessage("user", "wet", "result", "weather"),
     )
     said = body(ThinkJob("", messages))["messages"]
     assert [m["role"] for m in said] == [
@@ -89,8 +90,8 @@ def test_a_call_is_followed_by_its_result_wherever_that_stood() -> None:
 def test_a_call_without_a_result_is_left_out_and_a_result_without_a_call_is_told() -> None:
     messages = (
         user("Rain?"),
-        ChatMessage("user", "42", "result", "lost"),
-        ChatMessage("assistant", "{}", "call", "weather"),
+        PromptMessage("user", "42", "result", "lost"),
+        PromptMessage("assistant", "{}", "call", "weather"),
         user("Never mind."),
     )
     said = body(ThinkJob("", messages))["messages"]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from engines.base import (
-    ChatMessage,
     ClauseJob,
     JobKey,
     Pcm,
@@ -22,6 +21,7 @@ from engines.clauses import ClauseSplitter
 from engines.model_store.store import ModelStore
 from engines.registry import factory
 from engines.sim.wave import verify
+from session_server.types.prompt import PromptMessage
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,9 @@ def test_an_answers_audio_is_whole_whatever_the_chunks(codec_size: int, vocoder_
         load, ("sim.thinker", "sim.talker", "sim.codec", "sim.vocoder")
     )
     whole = JobKey("sess_1", "resp_1")
-    thinker.start(whole, ThinkJob("Be brief.", (ChatMessage("user", "Hello, how are you today?"),)))
+    thinker.start(
+        whole, ThinkJob("Be brief.", (PromptMessage("user", "Hello, how are you today?"),))
+    )
     splitter = ClauseSplitter()
     tokens = [o.text or "" for o in drain(thinker, whole, 64) if isinstance(o, TokenOutput)]
     clauses = [c for token in tokens for c in splitter.push(token)] + splitter.flush()

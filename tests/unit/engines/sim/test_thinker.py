@@ -2,8 +2,9 @@
 
 import pytest
 
-from engines.base import ChatMessage, JobKey, StepRequest, ThinkJob, TokenOutput
+from engines.base import JobKey, StepRequest, ThinkJob, TokenOutput
 from engines.sim.thinker import SimThinker, ThinkerOptions, prompt_size
+from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.unit
@@ -12,8 +13,8 @@ WEATHER = Tool("get_weather", "", '{"type": "object"}')
 CLOCK = Tool("tell_time", "", '{"type": "object"}')
 
 
-def user(text: str) -> ChatMessage:
-    return ChatMessage("user", text)
+def user(text: str) -> PromptMessage:
+    return PromptMessage("user", text)
 
 
 def answer(job: ThinkJob, **options: int) -> tuple[str, TokenOutput]:
@@ -30,7 +31,7 @@ def answer(job: ThinkJob, **options: int) -> tuple[str, TokenOutput]:
 
 def test_it_answers_with_what_the_user_said_last() -> None:
     text, last = answer(
-        ThinkJob("Be nice.", (user("First."), ChatMessage("assistant", "Ok."), user("Second!")))
+        ThinkJob("Be nice.", (user("First."), PromptMessage("assistant", "Ok."), user("Second!")))
     )
     assert text.startswith("You said: Second. This is sentence number one")
     assert last.reason == "stop"
@@ -78,8 +79,8 @@ def test_tools_are_called_when_named_or_forced(
 def test_a_tools_result_is_quoted() -> None:
     messages = (
         user("get weather"),
-        ChatMessage("assistant", "{}", "call", "get_weather"),
-        ChatMessage("tool", "sunny", "result", "get_weather"),
+        PromptMessage("assistant", "{}", "call", "get_weather"),
+        PromptMessage("tool", "sunny", "result", "get_weather"),
     )
     assert answer(ThinkJob("", messages, (WEATHER,)))[0] == "The tool get_weather says sunny."
 

@@ -2,15 +2,16 @@
 
 import pytest
 
-from engines.base import CameraView, ChatMessage, VisualEvidence
+from engines.base import CameraView, VisualEvidence
 from engines.vision.grounded_answers import picture_answer
+from session_server.types.prompt import PromptMessage
 from tests.unit.engines.vision.found import ROOM, seen
 
 pytestmark = pytest.mark.unit
 
 
-def user(text: str, *pictures: VisualEvidence) -> ChatMessage:
-    return ChatMessage("user", text, pictures=pictures)
+def user(text: str, *pictures: VisualEvidence) -> PromptMessage:
+    return PromptMessage("user", text, pictures=pictures)
 
 
 @pytest.mark.parametrize(
@@ -19,16 +20,16 @@ def user(text: str, *pictures: VisualEvidence) -> ChatMessage:
         [user("What do you see?")],
         [
             user("[Picture: 1 cat]", ROOM),
-            ChatMessage("assistant", "A cat."),
+            PromptMessage("assistant", "A cat."),
             user("Tell me a joke."),
         ],
-        [user("What do you see?", ROOM), ChatMessage("assistant", "Two cats.")],
+        [user("What do you see?", ROOM), PromptMessage("assistant", "Two cats.")],
         [user("[Picture: 1 cat]", ROOM), *[user("Go on.")] * 4, user("What do you see?")],
         [],
     ],
     ids=["no picture", "another question", "no question", "long ago", "nothing"],
 )
-def test_what_is_about_no_picture_is_left_to_the_thinker(messages: list[ChatMessage]) -> None:
+def test_what_is_about_no_picture_is_left_to_the_thinker(messages: list[PromptMessage]) -> None:
     assert picture_answer(messages) is None
 
 
@@ -37,7 +38,7 @@ def test_the_newest_of_the_recent_pictures_counts() -> None:
     messages = [
         user("", other),
         user("", ROOM),
-        ChatMessage("assistant", "Yes?"),
+        PromptMessage("assistant", "Yes?"),
         user("How many cats?"),
     ]
     said = picture_answer(messages)
@@ -48,7 +49,7 @@ def test_the_newest_of_the_recent_pictures_counts() -> None:
 def test_the_fourth_question_about_a_picture_is_answered_from_it_too() -> None:
     messages = [user("What do you see?", ROOM)]
     for question in ("Is there a dog?", "How many cats are there?", "What does the sign say?"):
-        messages += [ChatMessage("assistant", "..."), user(question)]
+        messages += [PromptMessage("assistant", "..."), user(question)]
     assert picture_answer(messages) == "It says: EXIT."
 
 
@@ -67,7 +68,7 @@ def test_a_picture_without_a_word_is_described() -> None:
 
 def test_an_older_picture_was_described_for_one_that_could_not_be_looked_at() -> None:
     unseen = user("What do you see?\n[Picture: it could not be looked at]")
-    messages = [user("[Picture: 2 cats]", ROOM), ChatMessage("assistant", "Two cats."), unseen]
+    messages = [user("[Picture: 2 cats]", ROOM), PromptMessage("assistant", "Two cats."), unseen]
     assert picture_answer(messages) == "I could not look at the picture."
     assert picture_answer([unseen]) == "I could not look at the picture."
     half = user("How many cats?\n[Picture: 2 cats]\n[Picture: it could not be looked at]", ROOM)
@@ -90,9 +91,9 @@ DOG = seen(("dog", "left", True))
 NOW = CameraView(DOG, 0.3)
 
 
-def shown(text: str, *pictures: VisualEvidence, camera: CameraView = NOW) -> ChatMessage:
+def shown(text: str, *pictures: VisualEvidence, camera: CameraView = NOW) -> PromptMessage:
     """What a user says in front of a camera, as the core words it."""
-    return ChatMessage(
+    return PromptMessage(
         "user", f"{text}\n[Camera, now: what is seen]", pictures=pictures, camera=camera
     )
 
@@ -108,7 +109,7 @@ def test_what_is_not_about_the_camera_is_left_to_the_thinker(text: str) -> None:
 
 def test_what_the_camera_line_says_was_taken_for_the_question() -> None:
     line = '[Camera, now: The picture is dim. Readable text: "what do you see".]'
-    message = ChatMessage("user", f"Tell me a joke.\n{line}", camera=NOW)
+    message = PromptMessage("user", f"Tell me a joke.\n{line}", camera=NOW)
     assert picture_answer([message]) is None
 
 
@@ -125,7 +126,7 @@ def test_a_picture_that_comes_with_the_question_is_meant_and_not_the_camera() ->
 
 
 def test_with_a_camera_an_older_picture_is_meant_by_its_name_only() -> None:
-    before = [user("[Picture: 2 cats]", ROOM), ChatMessage("assistant", "Yes?")]
+    before = [user("[Picture: 2 cats]", ROOM), PromptMessage("assistant", "Yes?")]
     assert picture_answer([*before, shown("Is there a dog?")]) == "Yes, I see a dog on the left."
     assert picture_answer([*before, shown("Is there a dog in the photo?")]) == "I do not see a dog."
 
@@ -145,22 +146,22 @@ def test_while_the_camera_shows_nothing_an_older_picture_is_meant() -> None:
 
 
 def test_a_short_question_goes_on_from_one_about_the_camera() -> None:
-    asked, said = ChatMessage("user", "Is anyone there?"), ChatMessage("assistant", "No.")
+    asked, said = PromptMessage("user", "Is anyone there?"), PromptMessage("assistant", "No.")
     assert picture_answer([asked, said, shown("And now?")]) == "I see a dog on the left."
     assert picture_answer([asked, said, shown("What about a cat?")]) == "I do not see a cat."
-    joke = ChatMessage("user", "Tell me a joke.")
+    joke = PromptMessage("user", "Tell me a joke.")
     assert picture_answer([joke, said, shown("And now?")]) is None
 
 
 def test_a_change_of_the_picture_is_commented_on() -> None:
     change = "[Camera change: came: dog] Tell the user."
-    said = picture_answer([user("Hello."), ChatMessage("system", change, camera=NOW)])
+    said = picture_answer([user("Hello."), PromptMessage("system", change, camera=NOW)])
     assert said == "A dog came in."
-    assert picture_answer([ChatMessage("system", "[Camera change: ]", camera=NOW)]) == ""
-    assert picture_answer([ChatMessage("system", "Be kind.", camera=NOW)]) is None
+    assert picture_answer([PromptMessage("system", "[Camera change: ]", camera=NOW)]) == ""
+    assert picture_answer([PromptMessage("system", "Be kind.", camera=NOW)]) is None
 
 
 def test_a_result_of_a_tool_is_no_question() -> None:
     asked = user("What do you see?", ROOM)
-    result = ChatMessage("user", "What do you see?", kind="result", name="look")
+    result = PromptMessage("user", "What do you see?", kind="result", name="look")
     assert picture_answer([asked, result]) is None

@@ -8,7 +8,6 @@ import pytest
 from engines.base import (
     CameraView,
     Capabilities,
-    ChatMessage,
     JobKey,
     MovableState,
     NoCapacity,
@@ -22,6 +21,7 @@ from engines.base import (
     VisualEvidence,
 )
 from engines.vision.grounded_thinker import GroundedThinker
+from session_server.types.prompt import PromptMessage
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +69,7 @@ def engine(inside: Thinks) -> GroundedThinker:
 
 
 def ask(text: str = "What do you see?", **options: Any) -> ThinkJob:
-    return ThinkJob("Be kind.", (ChatMessage("user", text, pictures=(CAT,)),), **options)
+    return ThinkJob("Be kind.", (PromptMessage("user", text, pictures=(CAT,)),), **options)
 
 
 def test_a_question_about_a_picture_is_answered_beside_the_thinker(
@@ -108,7 +108,7 @@ def test_the_bound_on_an_answer_holds(engine: GroundedThinker) -> None:
 def test_a_change_that_is_none_is_answered_with_nothing(
     engine: GroundedThinker, inside: Thinks
 ) -> None:
-    message = ChatMessage("system", "[Camera change: ]", camera=CameraView(CAT, 0.1))
+    message = PromptMessage("system", "[Camera change: ]", camera=CameraView(CAT, 0.1))
     engine.start(A, ThinkJob("Be kind.", (message,)))
     assert engine.step([StepRequest(A, 8)]) == [
         StepResult(A, TokenOutput("", "stop"), 1, finished=True)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from engines.base import ChatMessage, ThinkJob
+from engines.base import ThinkJob
 from engines.vllm.options import VllmOptions
 from engines.vllm.prompt import ChatPrompt
+from session_server.types.prompt import PromptMessage
 
 pytestmark = pytest.mark.unit
 
@@ -42,8 +43,8 @@ class Tokenizer:
         return " ".join([*said, "assistant:"] if add_generation_prompt else said)
 
 
-def user(text: str) -> ChatMessage:
-    return ChatMessage("user", text)
+def user(text: str) -> PromptMessage:
+    return PromptMessage("user", text)
 
 
 def rendered(context: int, job: ThinkJob) -> tuple[str, Tokenizer]:
@@ -54,7 +55,7 @@ def rendered(context: int, job: ThinkJob) -> tuple[str, Tokenizer]:
 
 def test_a_conversation_that_fits_is_tokenised_once() -> None:
     job = ThinkJob(
-        "Be kind.", (user("Hello there."), ChatMessage("assistant", "Hi."), user("Bye."))
+        "Be kind.", (user("Hello there."), PromptMessage("assistant", "Hi."), user("Bye."))
     )
     text, tokenizer = rendered(2048, job)
     assert text.endswith("user: Bye. <end> assistant:")
