@@ -92,7 +92,7 @@ class CloseConnection(Value, frozen=True):
 # -- commands: engine host
 
 
-class Recognise(Value, frozen=True):
+class RecogniseRange(Value, frozen=True):
     """Transcribe input audio `start_sample..end_sample`. `partial` may be dropped under load.
 
     With `item_id` the audio is not on the input time line: it is the one that came inside that item, in
@@ -107,7 +107,7 @@ class Recognise(Value, frozen=True):
     content_index: int = 0
 
 
-class JudgeTurn(Value, frozen=True):
+class JudgeRange(Value, frozen=True):
     """Ask the turn model about the utterance that ends at `end_sample`."""
 
     work_id: str
@@ -115,7 +115,7 @@ class JudgeTurn(Value, frozen=True):
     end_sample: int
 
 
-class LookAt(Value, frozen=True):
+class AnalyseImage(Value, frozen=True):
     """Say what is in a picture (a data URL)."""
 
     work_id: str
@@ -228,7 +228,7 @@ class Count(Value, frozen=True):
 
 
 Command = (
-    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | Recognise | JudgeTurn | LookAt | LookAtFrame
+    SendAudio | PurgeAudio | HoldAudio | ReleaseAudio | CloseConnection | RecogniseRange | JudgeRange | AnalyseImage | LookAtFrame
     | ForgetFrames | SetFrameRate | WantFrame | StartGeneration | AdoptDraft | CancelGeneration | WarmPrefix | RaiseFence | CancelWork | ReportFrontier | ForgetInput | Count
 )  # fmt: skip
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from session_server.core.actions import CancelWork, JudgeTurn, LookAt, LookAtFrame, Recognise
+from session_server.core.actions import (
+    AnalyseImage,
+    CancelWork,
+    JudgeRange,
+    LookAtFrame,
+    RecogniseRange,
+)
 from session_server.core.context import Context, Timer
 
 
@@ -48,28 +54,28 @@ class Works:
         """Ask for the words in a range of the input time line."""
         kind = WorkKind.PROBE if partial else WorkKind.TRANSCRIPT
         work = self._begin(kind, item_id, 0, start, end, self._context.params.recognition_ms)
-        self._context.emit(Recognise(work.id, start, end, partial))
+        self._context.emit(RecogniseRange(work.id, start, end, partial))
         return work
 
     def recognise_inside(self, item_id: str, content_index: int, end: int) -> Work:
         """Ask for the words of audio that came inside an item."""
         limit = self._context.params.recognition_ms
         work = self._begin(WorkKind.TRANSCRIPT, item_id, content_index, 0, end, limit)
-        self._context.emit(Recognise(work.id, 0, end, False, item_id, content_index))
+        self._context.emit(RecogniseRange(work.id, 0, end, False, item_id, content_index))
         return work
 
     def judge(self, item_id: str, start: int, end: int) -> Work:
         """Ask the turn model whether the utterance is complete."""
         limit = self._context.params.turn_model_ms
         work = self._begin(WorkKind.JUDGEMENT, item_id, 0, start, end, limit)
-        self._context.emit(JudgeTurn(work.id, start, end))
+        self._context.emit(JudgeRange(work.id, start, end))
         return work
 
     def look(self, item_id: str, content_index: int, image_url: str) -> Work:
         """Ask what is in a picture of an item."""
         limit = self._context.params.looking_ms
         work = self._begin(WorkKind.PICTURE, item_id, content_index, 0, 0, limit)
-        self._context.emit(LookAt(work.id, image_url))
+        self._context.emit(AnalyseImage(work.id, image_url))
         return work
 
     def look_at_frame(self, frame: int, read: bool) -> Work:

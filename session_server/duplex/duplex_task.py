@@ -231,7 +231,7 @@ class DuplexTask(SessionTask):
     def _perform(self, action: actions.Action, now: int) -> None:
         match action:
             case (
-                actions.JudgeTurn() | actions.StartGeneration() | actions.WarmPrefix()
+                actions.JudgeRange() | actions.StartGeneration() | actions.WarmPrefix()
                 | actions.AdoptDraft() | actions.CancelGeneration()
                 | actions.ReportFrontier()
             ):  # fmt: skip

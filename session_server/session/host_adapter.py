@@ -17,9 +17,9 @@ from session_server.types.audio import NS_PER_MS, WordSpan
 from session_server.types.prompt import PromptMessage, UserAudio
 
 HostCommand = (
-    actions.Recognise
-    | actions.JudgeTurn
-    | actions.LookAt
+    actions.RecogniseRange
+    | actions.JudgeRange
+    | actions.AnalyseImage
     | actions.StartGeneration
     | actions.WarmPrefix
     | actions.AdoptDraft
@@ -44,17 +44,17 @@ def to_host(session: str, command: HostCommand, audio: InputTimeline, now: int) 
             return messages.Frontier(
                 session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
             )
-        case actions.Recognise(work_id, start, end, partial, item_id, index):
+        case actions.RecogniseRange(work_id, start, end, partial, item_id, index):
             due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
             if item_id is None:
                 sound = audio.heard(start, end)
             else:
                 sound = audio.take_inline(item_id, index)
             return messages.Recognise(session, work_id, sound, partial, due)
-        case actions.JudgeTurn(work_id, start, end):
+        case actions.JudgeRange(work_id, start, end):
             due = now + JUDGEMENT_DUE_MS * NS_PER_MS
             return messages.JudgeTurn(session, work_id, audio.heard(start, end), due)
-        case actions.LookAt(work_id, image_url):
+        case actions.AnalyseImage(work_id, image_url):
             picture = decode_base64(image_url.partition(",")[2], "image_url")
             return messages.LookAt(session, work_id, picture, now + PICTURE_DUE_MS * NS_PER_MS)
         case actions.CancelWork(work_id):

@@ -342,7 +342,7 @@ class SessionTask:
             case actions.Count(name, label, value):
                 self._services.metrics.count(name, label, value)
             case (
-                actions.Recognise() | actions.JudgeTurn() | actions.LookAt() | actions.StartGeneration()
+                actions.RecogniseRange() | actions.JudgeRange() | actions.AnalyseImage() | actions.StartGeneration()
                 | actions.WarmPrefix() | actions.AdoptDraft() | actions.CancelGeneration() | actions.RaiseFence()
                 | actions.CancelWork() | actions.ReportFrontier()
             ):  # fmt: skip

@@ -305,7 +305,7 @@ _CARRY_OUT: dict[type, Callable[[SimSession, Any, int], None]] = {
         SimSession._command,
     ),
     **dict.fromkeys(
-        (actions.Recognise, actions.JudgeTurn, actions.CancelWork), SimSession._hand_over
+        (actions.RecogniseRange, actions.JudgeRange, actions.CancelWork), SimSession._hand_over
     ),
     **dict.fromkeys(
         (

@@ -97,7 +97,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer = Observer()
         self.input_end = 0
         self.outbox: list[a.SendAudio] = []
-        self.works: list[a.Recognise | a.JudgeTurn | a.LookAt | a.LookAtFrame] = []
+        self.works: list[a.RecogniseRange | a.JudgeRange | a.AnalyseImage | a.LookAtFrame] = []
         self.frames = self.frames_kept_from = 0
         self.look: str | None = None
         self.asked: dict[str, a.StartGeneration] = {}
@@ -126,7 +126,7 @@ class SessionMachine(RuleBasedStateMachine):
                 case a.HoldAudio() | a.ReleaseAudio():
                     assert self.settings.server_plays
                     self.held = isinstance(action, a.HoldAudio)
-                case a.Recognise() | a.JudgeTurn() | a.LookAt():
+                case a.RecogniseRange() | a.JudgeRange() | a.AnalyseImage():
                     self.works.append(action)
                 case a.LookAtFrame(work_id, frame):
                     assert self.look is None, "one look at a time"
@@ -309,13 +309,13 @@ class SessionMachine(RuleBasedStateMachine):
             self.look = None
         if fails:
             self.feed(e.WorkFailed(work.work_id, "server_error", "broken"))
-        elif isinstance(work, a.LookAt):
+        elif isinstance(work, a.AnalyseImage):
             self.feed(e.PictureSeen(work.work_id, "1 cat"))
         elif isinstance(work, a.LookAtFrame):
             kinds = tuple(sorted(text.split()))
             seen = kinds if probability > 0.5 else None
             self.feed(e.PictureSeen(work.work_id, text, NOTHING_FOUND, seen))
-        elif isinstance(work, a.Recognise):
+        elif isinstance(work, a.RecogniseRange):
             self.feed(e.TranscriptReady(work.work_id, text))
         else:
             self.feed(e.TurnJudged(work.work_id, probability))

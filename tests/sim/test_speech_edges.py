@@ -72,9 +72,9 @@ class _Bench:
 
     def _answer(self, action: actions.Action) -> None:
         match action:
-            case actions.Recognise(work_id):
+            case actions.RecogniseRange(work_id):
                 self._later(83, events.TranscriptReady(work_id, "so tell me"))
-            case actions.JudgeTurn(work_id):
+            case actions.JudgeRange(work_id):
                 self._later(61, events.TurnJudged(work_id, 0.9))
             case actions.StartGeneration(response_id):
                 word = WordSpan(0, 5, 0, 24_000)

@@ -152,10 +152,10 @@ class Drive:
 
     def transcribe(self, text: str) -> None:
         """Answer the newest recognition."""
-        self.feed(e.TranscriptReady(self.last(a.Recognise).work_id, text))
+        self.feed(e.TranscriptReady(self.last(a.RecogniseRange).work_id, text))
 
     def judge(self, probability: float) -> None:
-        self.feed(e.TurnJudged(self.last(a.JudgeTurn).work_id, probability))
+        self.feed(e.TurnJudged(self.last(a.JudgeRange).work_id, probability))
 
     def say(self, rid: str, words: list[str], word_ms: int = 200) -> None:
         """Text, timing and audio of one clause of `words`, each `word_ms` long."""

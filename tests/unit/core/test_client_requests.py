@@ -396,7 +396,7 @@ def test_audio_inside_an_item_is_recognised_and_awaited():
     d.feed(
         e.ItemCreated(Message("au", Role.USER, ItemStatus.COMPLETED, (TextContent("see"), content)))
     )
-    asked = d.one(a.Recognise)
+    asked = d.one(a.RecogniseRange)
     assert (asked.item_id, asked.content_index, asked.end_sample) == ("au", 1, 16_000)
     d.respond()
     assert not d.take(a.StartGeneration)
@@ -409,7 +409,7 @@ def test_audio_item_with_its_transcript_needs_no_recognition():
     d = Drive(MANUAL)
     content = InputAudioContent(0, 16_000, "known", appended=False)
     d.feed(e.ItemCreated(Message("au", Role.USER, ItemStatus.COMPLETED, (content,))))
-    assert not d.take(a.Recognise)
+    assert not d.take(a.RecogniseRange)
 
 
 def test_oldest_items_leave_at_the_bound_and_it_is_said():

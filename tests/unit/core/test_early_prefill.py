@@ -22,7 +22,7 @@ def test_what_a_user_says_is_read_while_he_goes_on_speaking():
     d = Drive(params=ALONG)
     d.typed("Hello.")
     d.speak(960)
-    assert d.last(a.Recognise).partial
+    assert d.last(a.RecogniseRange).partial
     d.transcribe("Once upon a tim")
     d.speak(960)
     d.transcribe("Once upon a time there was a kin")
@@ -48,9 +48,9 @@ def test_a_long_turn_is_recognised_ever_less_often():
     d = Drive(params=ALONG)
     for _ in range(40):
         d.speak(960)
-        if isinstance(d.seen[-1], a.Recognise) or d.session._listening.utterance.probe:
+        if isinstance(d.seen[-1], a.RecogniseRange) or d.session._listening.utterance.probe:
             d.transcribe("and so on and on")
-    asked = [x for x in d.seen if isinstance(x, a.Recognise)]
+    asked = [x for x in d.seen if isinstance(x, a.RecogniseRange)]
     heard = sum(x.end_sample - x.start_sample for x in asked)
     longest = max(x.end_sample - x.start_sample for x in asked)
     assert len(asked) < 20
@@ -71,13 +71,13 @@ def test_a_long_turn_is_recognised_ever_less_often():
 def test_a_turn_that_nobody_reads_along_is_not_recognised_in_its_midst(detection, params, settings):
     d = Drive(detection, params, **settings)
     d.speak(4_000)
-    assert not d.take(a.Recognise)
+    assert not d.take(a.RecogniseRange)
 
 
 def test_words_that_come_when_the_user_has_paused_start_nothing():
     d = Drive(params=ALONG)
     d.speak(960)
-    work = d.last(a.Recognise).work_id
+    work = d.last(a.RecogniseRange).work_id
     d.hush(64)
     before = len(warmed(d))
     d.feed(e.TranscriptReady(work, "Tell me a jo"))
@@ -87,7 +87,7 @@ def test_words_that_come_when_the_user_has_paused_start_nothing():
 def test_a_recognition_that_fails_leaves_the_turn_alone():
     d = Drive(params=ALONG)
     d.speak(960)
-    d.feed(e.WorkFailed(d.last(a.Recognise).work_id, "late", "too late"))
+    d.feed(e.WorkFailed(d.last(a.RecogniseRange).work_id, "late", "too late"))
     d.speak(960)
-    assert len([x for x in d.seen if isinstance(x, a.Recognise)]) == 2
+    assert len([x for x in d.seen if isinstance(x, a.RecogniseRange)]) == 2
     assert len(warmed(d)) == 1

@@ -95,7 +95,7 @@ def test_words_that_interrupted_are_the_next_turn_from_their_first_sample():
     d.speak(960)
     d.hush(512)
     assert d.one(a.AnnounceSpeechStarted).audio_start_ms == 640 - 300
-    asked = d.one(a.Recognise)
+    asked = d.one(a.RecogniseRange)
     assert asked.start_sample == 340 * 16
     assert d.one(a.AnnounceCommitted).item_id == d.one(a.AnnounceSpeechStarted).item_id
     assert len(d.take(a.AnnounceResponseCreated)) == 1
@@ -187,7 +187,7 @@ def test_answer_is_held_back_at_200_ms_and_a_stock_client_hears_nothing_of_it():
     sent = d.sent_samples(rid)
     assert d.session.state is TurnState.DUCKED
     assert d.last(a.ReportFrontier).paused
-    assert d.one(a.Recognise).partial
+    assert d.one(a.RecogniseRange).partial
     d.speak(96)
     assert d.sent_samples(rid) == sent
     assert d.kinds() == []
@@ -234,9 +234,9 @@ def test_word_that_is_recognised_after_the_speech_has_ended_still_stops():
     d.speak(96)
     d.transcribe("")
     d.hush(96)
-    asked = d.last(a.Recognise)
+    asked = d.last(a.RecogniseRange)
     assert asked.partial
-    assert len(d.take(a.Recognise)) == 2
+    assert len(d.take(a.RecogniseRange)) == 2
     d.hush(256)
     assert d.session.state is TurnState.DUCKED, "the words are still awaited"
     d.transcribe("no")
@@ -254,9 +254,9 @@ def test_words_that_never_come_do_not_hold_the_answer_back_for_ever():
 
 def test_probe_that_failed_counts_as_no_words():
     d, _ = ducked()
-    d.feed(e.WorkFailed(d.last(a.Recognise).work_id, "server_error", "busy"))
+    d.feed(e.WorkFailed(d.last(a.RecogniseRange).work_id, "server_error", "busy"))
     d.hush(128)
-    d.feed(e.WorkFailed(d.last(a.Recognise).work_id, "server_error", "busy"))
+    d.feed(e.WorkFailed(d.last(a.RecogniseRange).work_id, "server_error", "busy"))
     d.hush(224)
     assert d.session.state is TurnState.ANSWERING
 
@@ -273,9 +273,9 @@ def test_partial_words_are_asked_for_every_300_ms():
     d, _ = ducked()
     d.transcribe("yeah")
     d.speak(288)
-    assert len(d.take(a.Recognise)) == 1
+    assert len(d.take(a.RecogniseRange)) == 1
     d.speak(32)
-    assert len(d.take(a.Recognise)) == 2
+    assert len(d.take(a.RecogniseRange)) == 2
 
 
 def test_refractory_time_keeps_a_noisy_room_from_starving_the_answer():
@@ -518,7 +518,7 @@ def test_half_a_word_is_taken_for_a_barge_in():
         d.session._context.params = replace(d.params, words_after_ms=480)
         d.speak(spoken_ms)
         d.hush(hushed_ms)
-        return len(d.take(a.Recognise))
+        return len(d.take(a.RecogniseRange))
 
     assert asked_after(448, 0) == 0
     assert asked_after(480, 0) == 1

@@ -29,7 +29,7 @@ def test_an_answer_begins_with_the_turn_and_names_its_audio(hearing):
     message = said(drive)
     assert message.content == ""
     assert message.audio == UserAudio(part.start_sample, part.end_sample, item.id, 0)
-    assert len(drive.take(a.Recognise)) == (1 if hearing.words else 0)
+    assert len(drive.take(a.RecogniseRange)) == (1 if hearing.words else 0)
 
 
 def test_a_draft_begins_from_the_audio_before_any_word_is_known():
@@ -51,7 +51,7 @@ def test_a_draft_of_noise_is_dropped_when_recognition_hears_no_word():
     drive.speak(800)
     drive.hush(300)
     draft = drive.one(a.StartGeneration)
-    drive.feed(e.TranscriptReady(drive.one(a.Recognise).work_id, " "))
+    drive.feed(e.TranscriptReady(drive.one(a.RecogniseRange).work_id, " "))
     assert drive.one(a.CancelGeneration).response_id == draft.response_id
 
 
@@ -61,7 +61,7 @@ def test_words_that_come_later_are_shown_and_kept_in_the_item():
     drive.hush(900)
     assert drive.take(a.StartGeneration)
     item_id = drive.one(a.AnnounceItemAdded).item.id
-    drive.feed(e.TranscriptReady(drive.one(a.Recognise).work_id, "good morning"))
+    drive.feed(e.TranscriptReady(drive.one(a.RecogniseRange).work_id, "good morning"))
     assert drive.one(a.AnnounceTranscript).transcript == "good morning"
     item = drive.session.item(item_id)
     assert isinstance(item, Message)
@@ -73,7 +73,7 @@ def test_a_failed_recognition_fails_no_answer():
     drive = Drive(SERVER_VAD, NO_DRAFTS, hearing=BESIDE, transcribe=True)
     drive.speak(800)
     drive.hush(900)
-    drive.feed(e.WorkFailed(drive.one(a.Recognise).work_id, "server_error", "broken"))
+    drive.feed(e.WorkFailed(drive.one(a.RecogniseRange).work_id, "server_error", "broken"))
     assert drive.take(a.AnnounceTranscriptFailed)
     assert not drive.take(a.AnnounceResponseDone)
 
@@ -83,7 +83,7 @@ def test_without_recognition_a_client_that_asked_for_words_is_told():
     drive.mic(500)
     drive.feed(e.InputCommitted(None))
     assert drive.one(a.AnnounceTranscriptFailed).code == "unsupported"
-    assert not drive.take(a.Recognise)
+    assert not drive.take(a.RecogniseRange)
 
 
 def test_speech_over_an_answer_counts_by_its_length_where_there_are_no_words():
@@ -95,4 +95,4 @@ def test_speech_over_an_answer_counts_by_its_length_where_there_are_no_words():
     drive.mark()
     drive.speak(1000)
     assert drive.take(a.RaiseFence)
-    assert not drive.take(a.Recognise)
+    assert not drive.take(a.RecogniseRange)

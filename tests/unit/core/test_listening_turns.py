@@ -111,9 +111,9 @@ def test_turn_model_and_eagerness_set_the_wait(probability, eagerness, silence_m
     d = Drive(replace(SEMANTIC_VAD, eagerness=eagerness), NO_DRAFTS)
     d.speak(640)
     d.hush(192)
-    assert not d.take(a.JudgeTurn)
+    assert not d.take(a.JudgeRange)
     d.hush(32)
-    asked = d.one(a.JudgeTurn)
+    asked = d.one(a.JudgeRange)
     assert (asked.start_sample, asked.end_sample) == (0, 864 * 16)
     d.judge(probability)
     d.hush(silence_ms - 224 - 32)
@@ -126,7 +126,7 @@ def test_turn_model_hears_only_the_last_8_seconds():
     d = Drive(SEMANTIC_VAD, NO_DRAFTS)
     d.speak(12_000)
     d.hush(224)
-    asked = d.one(a.JudgeTurn)
+    asked = d.one(a.JudgeRange)
     assert asked.end_sample - asked.start_sample == 8 * 16_000
 
 
@@ -134,13 +134,13 @@ def test_judgement_is_forgotten_when_speech_goes_on():
     d = Drive(SEMANTIC_VAD, NO_DRAFTS)
     d.speak(640)
     d.hush(224)
-    first = d.one(a.JudgeTurn)
+    first = d.one(a.JudgeRange)
     d.speak(96)
     assert d.one(a.CancelWork).work_id == first.work_id
     d.feed(e.TurnJudged(first.work_id, 0.99))
     d.hush(512)
     assert not d.take(a.AnnounceSpeechStopped)
-    assert len(d.take(a.JudgeTurn)) == 2
+    assert len(d.take(a.JudgeRange)) == 2
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -149,7 +149,7 @@ def test_turn_model_that_fails_or_hangs_falls_back_to_fixed_silence(fails):
     d.speak(640)
     d.hush(224)
     if fails:
-        d.feed(e.WorkFailed(d.last(a.JudgeTurn).work_id, "server_error", "no"))
+        d.feed(e.WorkFailed(d.last(a.JudgeRange).work_id, "server_error", "no"))
     d.hush(704 - 224 - 32)
     assert not d.take(a.AnnounceSpeechStopped)
     d.hush(32)
@@ -163,7 +163,7 @@ def test_manual_turns_ignore_the_voice_and_wait_for_the_commit():
     assert d.kinds() == []
     d.feed(e.InputCommitted("c1"))
     assert d.kinds() == ["AnnounceCommitted", "AnnounceItemAdded", "AnnounceItemDone"]
-    assert d.one(a.Recognise).end_sample == 3840 * 16
+    assert d.one(a.RecogniseRange).end_sample == 3840 * 16
 
 
 def test_response_after_a_manual_commit_waits_for_the_words():
@@ -262,7 +262,7 @@ def test_99_ms_are_kept_and_149_are_committed():
     d.feed(e.AudioAppended(2_384))
     d.feed(e.InputCommitted())
     assert d.one(a.AnnounceCommitted)
-    assert d.one(a.Recognise).end_sample == 2_384
+    assert d.one(a.RecogniseRange).end_sample == 2_384
 
 
 def test_switch_to_manual_in_mid_speech_keeps_the_audio_for_the_commit():
@@ -301,14 +301,14 @@ def test_manual_input_is_bounded_too():
     d.feed(e.AudioAppended(16_000 * 60))
     assert d.last(a.ForgetInput).before_sample == 16_000 * 55
     d.feed(e.InputCommitted())
-    assert d.one(a.Recognise).start_sample == 16_000 * 55
+    assert d.one(a.RecogniseRange).start_sample == 16_000 * 55
 
 
 def test_open_speech_is_never_dropped_from_the_buffer():
     d = Drive(params=CoreParams(idle_input_ms=2_000, speculate=False))
     d.speak(8_000)
     d.hush(512)
-    assert d.one(a.Recognise).start_sample == 0
+    assert d.one(a.RecogniseRange).start_sample == 0
 
 
 # -- words
@@ -338,7 +338,7 @@ def test_failed_recognition_fails_the_answer_and_the_session_listens_on():
     d = Drive(params=NO_DRAFTS, transcribe=True)
     d.speak(640)
     d.hush(512)
-    d.feed(e.WorkFailed(d.last(a.Recognise).work_id, "server_error", "no ears"))
+    d.feed(e.WorkFailed(d.last(a.RecogniseRange).work_id, "server_error", "no ears"))
     failed = d.one(a.AnnounceTranscriptFailed)
     assert (failed.code, failed.message) == ("server_error", "no ears")
     view = d.one(a.AnnounceResponseDone).response
@@ -421,7 +421,7 @@ def test_server_vad_never_asks_the_turn_model():
     d = Drive(SERVER_VAD)
     d.speak(640)
     d.hush(480)
-    assert not d.take(a.JudgeTurn)
+    assert not d.take(a.JudgeRange)
 
 
 def test_turn_ends_late_because_the_detector_lets_go_late():

@@ -139,7 +139,7 @@ def test_a_cup_put_down_right_after_a_question_does_not_swallow_its_answer(words
     d = Drive(params=NO_DRAFTS)
     d.speak(640)
     d.hush(512)
-    asked = d.last(a.Recognise).work_id
+    asked = d.last(a.RecogniseRange).work_id
     if words_first:
         d.feed(e.TranscriptReady(asked, "what is new"))
     d.mark()
@@ -156,7 +156,7 @@ def test_noise_after_noise_is_answered_with_nothing():
     d = Drive(params=NO_DRAFTS)
     d.speak(640)
     d.hush(512)
-    first = d.last(a.Recognise).work_id
+    first = d.last(a.RecogniseRange).work_id
     d.speak(640)
     d.hush(512)
     d.feed(e.TranscriptReady(first, ""))

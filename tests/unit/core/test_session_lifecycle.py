@@ -134,7 +134,7 @@ def test_open_questions_are_withdrawn_at_the_disconnect():
     d.speak(640)
     d.hush(512)
     d.feed(e.Disconnected())
-    assert d.one(a.CancelWork).work_id == d.one(a.Recognise).work_id
+    assert d.one(a.CancelWork).work_id == d.one(a.RecogniseRange).work_id
 
 
 # -- deadlines of answers

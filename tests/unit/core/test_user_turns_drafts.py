@@ -23,7 +23,7 @@ def test_answer_is_drafted_at_150_ms_of_silence():
     d, draft = drafted()
     assert draft.epoch is None
     assert [m.content for m in draft.messages] == ["hello you"]
-    asked = d.one(a.Recognise)
+    asked = d.one(a.RecogniseRange)
     assert (asked.start_sample, asked.end_sample, asked.partial) == (0, 768 * 16, False)
 
 
@@ -92,7 +92,7 @@ def test_speech_that_goes_on_before_the_words_came_cancels_the_recognition():
     d.speak(640)
     d.hush(160)
     d.speak(96)
-    assert d.one(a.CancelWork).work_id == d.one(a.Recognise).work_id
+    assert d.one(a.CancelWork).work_id == d.one(a.RecogniseRange).work_id
 
 
 def test_words_that_come_after_the_end_of_turn_start_the_answer():
@@ -136,9 +136,9 @@ def test_failed_early_recognition_is_asked_again_at_the_end_of_turn():
     d = Drive()
     d.speak(640)
     d.hush(160)
-    d.feed(e.WorkFailed(d.one(a.Recognise).work_id, "server_error", "no"))
+    d.feed(e.WorkFailed(d.one(a.RecogniseRange).work_id, "server_error", "no"))
     d.hush(352)
-    assert len(d.take(a.Recognise)) == 2
+    assert len(d.take(a.RecogniseRange)) == 2
 
 
 def test_no_words_no_draft():
@@ -173,7 +173,7 @@ def test_without_speculation_recognition_waits_for_the_end_of_turn():
     d = Drive(params=CoreParams(speculate=False))
     d.speak(640)
     d.hush(480)
-    assert not d.take(a.Recognise)
+    assert not d.take(a.RecogniseRange)
 
 
 def test_disconnect_drops_the_draft():

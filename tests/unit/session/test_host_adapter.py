@@ -25,7 +25,10 @@ def test_a_camera_frame_is_looked_at_within_what_an_answer_waits_for_it():
 
 def test_a_picture_of_an_item_is_read_and_waits_its_turn():
     message = host_adapter.to_host(
-        "s", actions.LookAt("w", "data:image/png;base64,AAAA"), InputTimeline(INPUT_RATE, 1000), 0
+        "s",
+        actions.AnalyseImage("w", "data:image/png;base64,AAAA"),
+        InputTimeline(INPUT_RATE, 1000),
+        0,
     )
     assert isinstance(message, messages.LookAt)
     assert (message.read, message.camera) == (True, False)

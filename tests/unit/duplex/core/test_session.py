@@ -112,7 +112,7 @@ def test_giving_way_cancels_silences_and_announces_the_user() -> None:
     item = duplex.core.item(started.item_id)
     assert isinstance(item, Message)
     assert item.role is Role.USER
-    assert not duplex.of(a.Recognise)
+    assert not duplex.of(a.RecogniseRange)
 
 
 def test_a_turn_of_the_user_is_told_once_however_often_the_model_says_it() -> None:
