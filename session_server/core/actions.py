@@ -89,7 +89,7 @@ class CloseConnection(Value, frozen=True):
     reason: str
 
 
-# -- commands: engine host
+# -- commands: engine host; a tagged one is what the host gets, as it is
 
 
 class RecogniseRange(Value, frozen=True):
@@ -146,7 +146,7 @@ class WantFrame(Value, frozen=True):
     """Take a frame whatever it shows, and whatever the rate: the newest that has come since the last taken one, or else the next."""
 
 
-class StartGeneration(Value, frozen=True):
+class StartGeneration(Value, frozen=True, tag=True):
     """Begin a response. `epoch` is None for a draft: it may run, and nothing of it may be sent yet."""
 
     response_id: str
@@ -163,7 +163,7 @@ class StartGeneration(Value, frozen=True):
     turn_end_ns: int | None = None
 
 
-class WarmPrefix(Value, frozen=True):
+class WarmPrefix(Value, frozen=True, tag=True):
     """The user speaks: read what the prompt of the answer will begin with already, which may end with the words so far. Best
     effort; the next one and StartGeneration end it."""
 
@@ -174,35 +174,35 @@ class WarmPrefix(Value, frozen=True):
     tool_choice: ToolChoice
 
 
-class AdoptDraft(Value, frozen=True):
+class AdoptDraft(Value, frozen=True, tag=True):
     """`turn_end_ns`: when the turn that it answers was decided."""
 
     response_id: str
     lane: str
     epoch: int
-    turn_end_ns: int
+    turn_end_ns: int | None = None
 
 
-class CancelGeneration(Value, frozen=True):
+class CancelGeneration(Value, frozen=True, tag=True):
     """Stop this response everywhere. Idempotent."""
 
     response_id: str
 
 
-class RaiseFence(Value, frozen=True):
+class RaiseFence(Value, frozen=True, tag=True):
     """The lane's epoch is now `epoch`: work and audio of an older one is stale."""
 
     lane: str
     epoch: int
 
 
-class CancelWork(Value, frozen=True):
+class CancelWork(Value, frozen=True, tag=True):
     """Recognition or turn-model work whose answer nobody wants any more."""
 
     work_id: str
 
 
-class ReportFrontier(Value, frozen=True):
+class ReportFrontier(Value, frozen=True, tag=True):
     """Where the listener is, for the scheduler. `paused` while a duck holds the response back."""
 
     response_id: str

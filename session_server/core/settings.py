@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from session_server.types.bounds import Within
+from session_server.types.tools import Tool, ToolChoice
 
 DAY_MS = 86_400_000
 SpanMs: TypeAlias = Annotated[int, Within(0, DAY_MS)]
 """A span of time in the core: not negative, at most a day."""
-
-from session_server.types.tools import Tool, ToolChoice
 
 
 class TurnMode(enum.Enum):

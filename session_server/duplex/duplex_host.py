@@ -25,6 +25,7 @@ from typing import Concatenate, ParamSpec, assert_never
 from engines.duplex_engine import AssistantFrame, DuplexConfig, TurnAction
 from engines.graph import DuplexSpec
 from engines.model_store.store import ModelStore
+from session_server.core.actions import CancelWork, RaiseFence
 from session_server.duplex.core.slots import (
     DuplexSeating,
     GivenUpOn,
@@ -39,13 +40,12 @@ from session_server.duplex.tick_loop import DuplexClock, DuplexSeat, Ticked
 from session_server.duplex.ticks import is_quiet
 from session_server.duplex.transcription import DuplexWords
 from session_server.host.messages import (
-    CancelWork,
     ClearHeard,
     CloseSession,
     DuplexFrame,
     DuplexLost,
     DuplexToHost,
-    Fence,
+    FromSession,
     HearUser,
     OpenSession,
     Recognise,
@@ -174,15 +174,15 @@ class DuplexHost:
                 self._hear(sitter, pcm)
             case ClearHeard():
                 self._order(sitter, DuplexClock.clear)
-            case Fence():
-                sitter.epoch = max(sitter.epoch, message.epoch)
+            case FromSession(_, RaiseFence(_, epoch)):
+                sitter.epoch = max(sitter.epoch, epoch)
                 self._order(sitter, DuplexClock.fence, sitter.epoch)
             case Recognise():
                 if self._words is not None:
                     self._words.recognise(message)
-            case CancelWork():
+            case FromSession(session, CancelWork(work_id)):
                 if self._words is not None:
-                    self._words.cancel(message)
+                    self._words.cancel(session, work_id)
             case CloseSession():
                 self._close(sitter)
             case _:

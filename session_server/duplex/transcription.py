@@ -11,7 +11,7 @@ from collections.abc import Callable
 from engines.base import Stage
 from engines.graph import Graph, StageSpec, WordsSpec
 from engines.model_store.store import ModelStore
-from session_server.host.messages import CancelWork, Recognise, ToSession, WorkFailed
+from session_server.host.messages import Recognise, ToSession, WorkFailed
 from session_server.host.pipeline_parts import HostStages, PathEstimates
 from session_server.host.recognition import RecognitionLane
 from session_server.host.stage_assembly import placed_worker, registered_engine
@@ -104,8 +104,8 @@ class DuplexWords:
             return
         self._lane.recognise(request, self._clock.now())
 
-    def cancel(self, request: CancelWork) -> None:
-        self._lane.cancel(request.session, request.work_id)
+    def cancel(self, session: str, work_id: str) -> None:
+        self._lane.cancel(session, work_id)
 
     def close(self, session: str) -> None:
         """Nobody hears any more what is recognised of this session."""

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engines.base import Stage
-from session_server.host.messages import Chunk, Failed, Generate, ToSession
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
+from session_server.host.messages import Chunk, Failed, ToSession
 from session_server.host.pipeline_parts import SPEECH_STAGES, HostStages, ResponseTimes
 from session_server.host.response_pipeline import ResponsePipeline
 from session_server.host.stages.runner import RunnerState
 from session_server.observability.host_metrics import NoMetrics
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +62,9 @@ class Rehearsal:
         for number in range(min(_ANSWERS, self._stages.runners[Stage.THINKER].max_batch)):
             request = self._request(number)
             times = ResponseTimes(now, now, drafted=False)
-            answer = ResponsePipeline(self._stages, request, times, self._take, self._ended)
+            answer = ResponsePipeline(
+                self._stages, f"rehearsal_{number}", request, times, self._take, self._ended
+            )
             self._answers[answer.session] = answer
         for answer in list(self._answers.values()):
             answer.begin(now)
@@ -93,12 +98,12 @@ class Rehearsal:
         names = self._in_step
         return f"in a step of: {', '.join(names)}" if names else "no stage is in a step"
 
-    def _request(self, number: int) -> Generate:
+    def _request(self, number: int) -> StartGeneration:
         question = PromptMessage("user", f"{_QUESTION} {number}")
-        return Generate(
-            session=f"rehearsal_{number}", response="rehearsal", lane="default", epoch=0,
-            instructions=_INSTRUCTIONS, messages=(question,), tools=(), tool_choice="none",
-            tool_name=None, spoken=True, voice=self._voice, speed=1.0, max_output_tokens=_TOKENS,
+        return StartGeneration(
+            response_id="rehearsal", lane="default", epoch=0, instructions=_INSTRUCTIONS, messages=(question,),
+            tools=(), tool_choice=ToolChoice("none"), modality=Modality.AUDIO, voice=self._voice, speed=1.0,
+            max_output_tokens=_TOKENS,
         )  # fmt: skip
 
     def _take(self, message: ToSession) -> None:

@@ -17,16 +17,21 @@ from typing import assert_never
 
 from engines.graph import Graph
 from engines.model_store.store import ModelStore
+from session_server.core.actions import (
+    AdoptDraft,
+    CancelGeneration,
+    CancelWork,
+    RaiseFence,
+    ReportFrontier,
+    StartGeneration,
+    WarmPrefix,
+)
 from session_server.host.calibration import Rehearsal, all_work_is_on_threads
 from session_server.host.messages import (
-    AdoptDraft,
-    CancelResponse,
-    CancelWork,
     CloseSession,
+    Command,
     Failed,
-    Fence,
-    Frontier,
-    Generate,
+    FromSession,
     JudgeTurn,
     LookAt,
     OpenSession,
@@ -36,7 +41,6 @@ from session_server.host.messages import (
     ToHost,
     ToSession,
     UserSpeaks,
-    Warm,
 )
 from session_server.host.pipeline_parts import ResponseTimes
 from session_server.host.prefix_prefill import Warming
@@ -206,40 +210,47 @@ class EngineHost:
 
     def _handle(self, session: _Session, message: ToHost, now: int) -> None:
         match message:
-            case Frontier():
-                response = session.responses.get(message.response)
-                if response is not None:
-                    response.frontier(message.played, message.rate, message.paused, now)
-                    left = message.generated - message.played
-                    self.residency.playing(message.session, left / max(1, message.rate))
+            case FromSession():
+                self._carry_out(session, message.session, message.command, now)
             case Recognise():
                 self._recognition.recognise(message, now)
             case JudgeTurn():
                 self._recognition.judge(message, now)
             case LookAt():
                 self._recognition.look(message, now)
-            case CancelWork():
-                self._recognition.cancel(message.session, message.work_id)
-            case Generate():
-                self._generate(session, message, now)
-            case Warm():
-                self.residency.speech_started(message.session)
-                if not session.responses:
-                    self._warming.begin(message, now)
             case UserSpeaks():
                 self.residency.speech_started(message.session)
-            case AdoptDraft():
-                self._adopt(session, message, now)
-            case CancelResponse():
-                self._cancel(session, message.response)
-            case Fence():
-                self._fence(session, message.lane, message.epoch)
             case CloseSession():
                 self._close(message.session)
             case OpenSession():
                 pass  # answered before there was a session
             case _:
                 assert_never(message)
+
+    def _carry_out(self, session: _Session, name: str, command: Command, now: int) -> None:
+        match command:
+            case ReportFrontier(response_id, mark, paused):
+                response = session.responses.get(response_id)
+                if response is not None:
+                    response.frontier(mark.played, mark.rate, paused, now)
+                    left = mark.generated - mark.played
+                    self.residency.playing(name, left / max(1, mark.rate))
+            case CancelWork():
+                self._recognition.cancel(name, command.work_id)
+            case StartGeneration():
+                self._generate(session, name, command, now)
+            case WarmPrefix():
+                self.residency.speech_started(name)
+                if not session.responses:
+                    self._warming.begin(name, command, now)
+            case AdoptDraft():
+                self._adopt(session, command, now)
+            case CancelGeneration():
+                self._cancel(session, command.response_id)
+            case RaiseFence():
+                self._fence(session, command.lane, command.epoch)
+            case _:
+                assert_never(command)
 
     def _open(self, name: str) -> None:
         now = self._clock.now()
@@ -269,33 +280,33 @@ class EngineHost:
         self._gate.session_closed(name, self._clock.now())
         del self._sessions[name]
 
-    def _generate(self, session: _Session, request: Generate, now: int) -> None:
+    def _generate(self, session: _Session, name: str, request: StartGeneration, now: int) -> None:
         epoch = request.epoch
         if epoch is not None and epoch < session.fences.get(request.lane, 0):
             self._metrics.stale("host")
             return
-        if request.response in session.responses:
+        if request.response_id in session.responses:
             return
-        self._warming.end(request.session)
+        self._warming.end(name)
         if len(session.responses) >= self._params.max_responses_per_session:
             self._metrics.admission("refuse", "responses_per_session")
             self._send(
                 Failed(
-                    request.session,
-                    request.response,
+                    name,
+                    request.response_id,
                     "inference_rate_limit_exceeded",
                     f"this session already has {len(session.responses)} responses under way",
                 )
             )
             return
-        asr_ns = self._recognition.last_asr_ns(request.session)
+        asr_ns = self._recognition.last_asr_ns(name)
         times = ResponseTimes(now, request.turn_end_ns, epoch is None, asr_ns)
-        response = ResponsePipeline(self._stages, request, times, self._send, self._over)
-        session.responses[request.response] = response
+        response = ResponsePipeline(self._stages, name, request, times, self._send, self._over)
+        session.responses[request.response_id] = response
         self._gate.add(response, now)
 
     def _adopt(self, session: _Session, message: AdoptDraft, now: int) -> None:
-        response = session.responses.get(message.response)
+        response = session.responses.get(message.response_id)
         if response is None or response.epoch is not None:
             return
         if message.epoch < session.fences.get(message.lane, 0):

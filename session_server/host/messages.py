@@ -15,8 +15,15 @@ from __future__ import annotations
 
 import msgspec
 
-from session_server.types.prompt import PromptMessage
-from session_server.types.tools import Tool
+from session_server.core.actions import (
+    AdoptDraft,
+    CancelGeneration,
+    CancelWork,
+    RaiseFence,
+    ReportFrontier,
+    StartGeneration,
+    WarmPrefix,
+)
 from session_server.types.vision import VisualEvidence
 
 
@@ -63,71 +70,19 @@ class LookAt(Message, frozen=True, tag=True):
     camera: bool = False
 
 
-class CancelWork(Message, frozen=True, tag=True):
-    work_id: str
-
-
-class Generate(Message, frozen=True, tag=True):
-    """Begin a response; `epoch` None: a draft. `turn_end_ns`: when the user's turn was decided (None: no user
-    turn, or a draft)."""
-
-    response: str
-    lane: str
-    epoch: int | None
-    instructions: str
-    messages: tuple[PromptMessage, ...]
-    tools: tuple[Tool, ...]
-    tool_choice: str
-    tool_name: str | None
-    spoken: bool
-    voice: str
-    speed: float
-    max_output_tokens: int | None
-    turn_end_ns: int | None = None
-
-
-class Warm(Message, frozen=True, tag=True):
-    """Read what the next prompt will begin with, at the urgency of a draft. Ended by the next Generate."""
-
-    work_id: str
-    instructions: str
-    messages: tuple[PromptMessage, ...]
-    tools: tuple[Tool, ...]
-    tool_choice: str
-    tool_name: str | None
-
-
 class UserSpeaks(Message, frozen=True, tag=True):
     """The user began what is taken for a turn: the engine's state of this session will soon be wanted."""
 
 
-class AdoptDraft(Message, frozen=True, tag=True):
-    response: str
-    lane: str
-    epoch: int
-    turn_end_ns: int | None = None
+Command = (
+    StartGeneration | WarmPrefix | AdoptDraft | CancelGeneration | RaiseFence | CancelWork | ReportFrontier
+)  # fmt: skip
 
 
-class CancelResponse(Message, frozen=True, tag=True):
-    response: str
+class FromSession(Message, frozen=True, tag=True):
+    """What the session's core wants done, as it says it; but in its prompts what the user said is s16le at INPUT_RATE, no range."""
 
-
-class Fence(Message, frozen=True, tag=True):
-    """The lane's epoch is now `epoch`; everything older on this lane stops."""
-
-    lane: str
-    epoch: int
-
-
-class Frontier(Message, frozen=True, tag=True):
-    """Where the listener of `response` is, in samples of its stream."""
-
-    response: str
-    generated: int
-    sent: int
-    played: int
-    rate: int
-    paused: bool = False
+    command: Command
 
 
 # -- host -> session
@@ -261,8 +216,7 @@ class DuplexLost(Message, frozen=True, tag=True):
 
 
 ToHost = (
-    OpenSession | CloseSession | Recognise | JudgeTurn | LookAt | CancelWork | Generate | Warm | UserSpeaks
-    | AdoptDraft | CancelResponse | Fence | Frontier
+    OpenSession | CloseSession | Recognise | JudgeTurn | LookAt | UserSpeaks | FromSession
 )  # fmt: skip
 ToSession = (
     SessionOpened | SessionRefused | RecognitionDone | TurnJudged | PictureSeen | WorkFailed | TextChunk | Clause
@@ -295,5 +249,5 @@ class ClearHeard(Message, frozen=True, tag=True):
 
 
 DuplexToHost = (
-    OpenSession | CloseSession | Fence | Recognise | CancelWork | TakeSeat | Tell | HearUser | ClearHeard
+    OpenSession | CloseSession | Recognise | FromSession | TakeSeat | Tell | HearUser | ClearHeard
 )  # fmt: skip

@@ -8,7 +8,7 @@ session's next response, which takes over the slot.
 from __future__ import annotations
 
 from engines.base import JobKey, Stage, StepResult, ThinkJob
-from session_server.host.messages import Warm
+from session_server.core.actions import WarmPrefix
 from session_server.host.pipeline_parts import HostStages
 from session_server.host.prompt import chat
 from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
@@ -24,19 +24,19 @@ class Warming:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def begin(self, request: Warm, now: int) -> None:
+    def begin(self, session: str, request: WarmPrefix, now: int) -> None:
         """A newer one of the same session takes the place of an older one. Nothing for a thinker that cannot."""
-        self.end(request.session)
+        self.end(session)
         if not self._can:
             return
-        key = JobKey(request.session, request.work_id)
-        self._jobs[request.session] = (key, now)
+        key = JobKey(session, request.work_id)
+        self._jobs[session] = (key, now)
         job = ThinkJob(
             request.instructions,
-            chat(request.messages, self._stages.pictures.of(request.session)),
+            chat(request.messages, self._stages.pictures.of(session)),
             request.tools,
-            request.tool_choice,
-            request.tool_name,
+            request.tool_choice.mode,
+            request.tool_choice.name,
             warm=True,
         )
         self._stages.runners[Stage.THINKER].submit(key, job, self)

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from engines.base import PICTURE_MARK, EmbeddedPicture, ThinkJob, VisualEvidence
-from session_server.host.messages import Generate
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
 from session_server.types.prompt import PromptMessage
 
 _PLACES = 3
@@ -73,7 +74,7 @@ Known = Mapping[str, EmbeddedPicture]
 """The session's embedded pictures by their marks."""
 
 
-def think_job(request: Generate, bound: int | None, known: Known = NO_PICTURES) -> ThinkJob:
+def think_job(request: StartGeneration, bound: int | None, known: Known = NO_PICTURES) -> ThinkJob:
     """`bound`: tokens that the present load allows; the smaller of two bounds holds."""
     choice, tool = _choice(request)
     bounds = [n for n in (request.max_output_tokens, bound) if n is not None]
@@ -84,7 +85,7 @@ def think_job(request: Generate, bound: int | None, known: Known = NO_PICTURES) 
         choice,
         tool,
         min(bounds, default=None),
-        request.spoken,
+        request.modality is Modality.AUDIO,
         request.voice,
     )
 
@@ -110,10 +111,10 @@ def _marked(content: str, known: Known) -> tuple[str, tuple[EmbeddedPicture, ...
     return content, tuple(known[mark] for mark in marks if mark in known)
 
 
-def _choice(request: Generate) -> tuple[str, str | None]:
+def _choice(request: StartGeneration) -> tuple[str, str | None]:
     """The tool choice; auto where a session's choice cannot be met by the tools that there are."""
-    names = {tool.name for tool in request.tools}
-    met = {"required": bool(names), "function": request.tool_name in names}
-    if met.get(request.tool_choice, True):
-        return request.tool_choice, request.tool_name
+    choice, names = request.tool_choice, {tool.name for tool in request.tools}
+    met = {"required": bool(names), "function": choice.name in names}
+    if met.get(choice.mode, True):
+        return choice.mode, choice.name
     return "auto", None

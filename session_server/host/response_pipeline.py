@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from engines.base import JobKey, Stage, StepResult, TokenOutput
 from engines.clauses import ClauseSplitter, ClauseText
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
 from session_server.host import tool_calls
 from session_server.host.messages import (
     CallArguments,
@@ -20,7 +22,6 @@ from session_server.host.messages import (
     Chunk,
     Failed,
     Finished,
-    Generate,
     TextChunk,
     ToSession,
 )
@@ -43,16 +44,17 @@ class ResponsePipeline:
     def __init__(
         self,
         stages: HostStages,
-        request: Generate,
+        session: str,
+        request: StartGeneration,
         times: ResponseTimes,
         deliver: Callable[[ToSession], None],
         over: Callable[[ResponsePipeline], None],
     ) -> None:
-        self.session = request.session
-        self.response = request.response
+        self.session = session
+        self.response = request.response_id
         self.lane = request.lane
         self.epoch = request.epoch
-        self.spoken = request.spoken
+        self.spoken = request.modality is Modality.AUDIO
         self.times = times
         self.ended = False
         self.max_tokens: int | None = None
@@ -62,7 +64,7 @@ class ResponsePipeline:
         self._request = request
         self._deliver = deliver
         self._over = over
-        self._key = JobKey(request.session, request.response)
+        self._key = JobKey(session, request.response_id)
         self._parser = tool_calls.ToolCallParser(frozenset(tool.name for tool in request.tools))
         self._thinker = stages.runners[Stage.THINKER]
         self._streaming = stages.runners[Stage.TALKER].streams_text
@@ -76,7 +78,7 @@ class ResponsePipeline:
         self._tokens = 0
         self._text_used = 0
         rate = _output_rate(stages)
-        playhead = Playhead(rate, audible=request.epoch is not None) if request.spoken else None
+        playhead = Playhead(rate, audible=request.epoch is not None) if self.spoken else None
         self.playhead = playhead
         self.urgency = ResponseUrgency(
             stages.params, times.asked_ns, request.turn_end_ns, request.epoch is None, playhead
@@ -85,8 +87,8 @@ class ResponsePipeline:
         if playhead is not None:
             path = StreamedSpeechPath if self._streaming else SpeechPath
             spoken = SpokenResponse(
-                request.session,
-                request.response,
+                session,
+                request.response_id,
                 request.voice,
                 request.speed,
                 self.urgency,
@@ -115,7 +117,7 @@ class ResponsePipeline:
     def begin(self, now: int) -> None:
         """Admitted: the thinker may start."""
         self.times.admitted_ns = now
-        known = self._stages.pictures.of(self._request.session)
+        known = self._stages.pictures.of(self.session)
         self._thinker.submit(self._key, think_job(self._request, self.max_tokens, known), self)
         self._offer_thinker(now)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from session_server.core import actions, events
-from session_server.core.settings import Modality
 from session_server.host import messages
 from session_server.protocol.values import decode_base64
 from session_server.session.input_timeline import InputTimeline
@@ -40,10 +39,6 @@ FRAME_DUE_MS = 300
 def to_host(session: str, command: HostCommand, audio: InputTimeline, now: int) -> messages.ToHost:
     """The message that carries out `command`."""
     match command:
-        case actions.ReportFrontier(response_id, mark, paused):
-            return messages.Frontier(
-                session, response_id, mark.generated, mark.sent, mark.played, mark.rate, paused
-            )
         case actions.RecogniseRange(work_id, start, end, partial, item_id, index):
             due = now + (PARTIAL_DUE_MS if partial else FINAL_DUE_MS) * NS_PER_MS
             if item_id is None:
@@ -57,26 +52,13 @@ def to_host(session: str, command: HostCommand, audio: InputTimeline, now: int) 
         case actions.AnalyseImage(work_id, image_url):
             picture = decode_base64(image_url.partition(",")[2], "image_url")
             return messages.LookAt(session, work_id, picture, now + PICTURE_DUE_MS * NS_PER_MS)
-        case actions.CancelWork(work_id):
-            return messages.CancelWork(session, work_id)
         case actions.StartGeneration():
-            return _generate(session, command, audio)
-        case actions.WarmPrefix():
-            return messages.Warm(
-                session,
-                command.work_id,
-                command.instructions,
-                _prompt(command.messages, audio),
-                command.tools,
-                command.tool_choice.mode,
-                command.tool_choice.name,
-            )
-        case actions.AdoptDraft(response_id, lane, epoch, turn_end_ns):
-            return messages.AdoptDraft(session, response_id, lane, epoch, turn_end_ns)
-        case actions.CancelGeneration(response_id):
-            return messages.CancelResponse(session, response_id)
-        case actions.RaiseFence(lane, epoch):
-            return messages.Fence(session, lane, epoch)
+            return messages.FromSession(session, _start(command, audio))
+        case actions.WarmPrefix(work_id, instructions, prompt, tools, choice):
+            warm = actions.WarmPrefix(work_id, instructions, _prompt(prompt, audio), tools, choice)
+            return messages.FromSession(session, warm)
+        case _:
+            return messages.FromSession(session, command)
 
 
 def look_at_frame(
@@ -104,24 +86,21 @@ def _sound(said: UserAudio, audio: InputTimeline) -> bytes:
     return audio.kept(said.item_id, said.content_index)
 
 
-def _generate(
-    session: str, command: actions.StartGeneration, audio: InputTimeline
-) -> messages.Generate:
-    return messages.Generate(
-        session=session,
-        response=command.response_id,
-        lane=command.lane,
-        epoch=command.epoch,
-        instructions=command.instructions,
-        messages=_prompt(command.messages, audio),
-        tools=command.tools,
-        tool_choice=command.tool_choice.mode,
-        tool_name=command.tool_choice.name,
-        spoken=command.modality is Modality.AUDIO,
-        voice=command.voice,
-        speed=command.speed,
-        max_output_tokens=command.max_output_tokens,
-        turn_end_ns=command.turn_end_ns,
+def _start(command: actions.StartGeneration, audio: InputTimeline) -> actions.StartGeneration:
+    """Field by field: the simulation compiles this module, and there is no `replace` for what is compiled."""
+    return actions.StartGeneration(
+        command.response_id,
+        command.lane,
+        command.epoch,
+        command.instructions,
+        _prompt(command.messages, audio),
+        command.tools,
+        command.tool_choice,
+        command.modality,
+        command.voice,
+        command.speed,
+        command.max_output_tokens,
+        command.turn_end_ns,
     )
 
 

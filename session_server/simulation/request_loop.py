@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from session_server.host.messages import Chunk, Failed, Finished, Generate, OpenSession, ToSession
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
+from session_server.host.messages import (
+    Chunk,
+    Failed,
+    Finished,
+    FromSession,
+    OpenSession,
+    ToSession,
+)
 from session_server.simulation.replica import Replica
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 
 
 @dataclass(slots=True)
@@ -60,10 +70,7 @@ class RequestLoop:
         self.requests.append(request)
         self._open[client] = request
         words = f"turn 1 prompt {self.prompt_tokens} answer {self.answer_tokens}"
-        generate = Generate(
-            client, f"r{self._count}", "default", self._count, "", (PromptMessage("user", words),),
-            (), "none", None, True, "heart", 1.0, None, now,
-        )  # fmt: skip
+        generate = FromSession(client, StartGeneration(f"r{self._count}", "default", self._count, "", (PromptMessage("user", words),), (), ToolChoice("none"), Modality.AUDIO, "heart", 1.0, None, now))  # fmt: skip
         handover = self.replica.handover_ns
         self.replica.loop.at(now + handover, self.replica.host.post, generate)
 

@@ -29,6 +29,7 @@ from typing import Any
 import pylibsrtp
 
 from session_server.config.sources import load
+from session_server.core.actions import StartGeneration
 from session_server.host import messages
 from session_server.http.calls import shared_media, watch_media
 from session_server.http.session_factory import (
@@ -70,7 +71,7 @@ class LoopClock:
 
 
 class Host:
-    """Answers every `Generate` with speech that does not end."""
+    """Answers every `StartGeneration` with speech that does not end."""
 
     def __init__(self, sound: bytes) -> None:
         self.sessions: dict[str, Any] = {}
@@ -80,13 +81,17 @@ class Host:
 
     def post(self, message: messages.ToHost) -> None:
         self.posted += 1
-        if isinstance(message, messages.Generate):
-            self._loop.call_soon(self._speak, message, 0, self._loop.time())
+        if isinstance(message, messages.FromSession) and isinstance(
+            message.command, StartGeneration
+        ):
+            self._loop.call_soon(
+                self._speak, message.session, message.command, 0, self._loop.time()
+            )
 
-    def _speak(self, asked: messages.Generate, index: int, begun: float) -> None:
+    def _speak(self, session: str, asked: StartGeneration, index: int, begun: float) -> None:
         size = round(CHUNK_S * OUTPUT_RATE)
-        start, tell = index * size, self.sessions[asked.session].on_message
-        who = (asked.session, asked.response)
+        start, tell = index * size, self.sessions[session].on_message
+        who = (session, asked.response_id)
         if index % 5 == 0:
             at = 15 * index // 5
             spans = itertools.pairwise(itertools.accumulate((0, 3, 5, 4, 5), initial=at))
@@ -102,7 +107,8 @@ class Host:
         pcm = self._sound[offset : offset + 2 * size]
         tell(messages.Chunk(*who, asked.lane, asked.epoch, index, start, OUTPUT_RATE, pcm))
         due = begun + (index + 1) * CHUNK_S - AHEAD_S
-        self._loop.call_at(max(due, self._loop.time()), self._speak, asked, index + 1, begun)
+        at = max(due, self._loop.time())
+        self._loop.call_at(at, self._speak, session, asked, index + 1, begun)
 
 
 class Peer:

@@ -6,11 +6,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from session_server.host.messages import Chunk, Failed, Finished, Generate, OpenSession, ToSession
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
+from session_server.host.messages import (
+    Chunk,
+    Failed,
+    Finished,
+    FromSession,
+    OpenSession,
+    ToSession,
+)
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S, OUTPUT_RATE, samples_to_ns
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 from tests.sim.small_machine import small_machine
 
 pytestmark = pytest.mark.sim
@@ -60,10 +70,7 @@ class Ramp:
         words = f"turn 1 prompt 60 answer {ASKED}"
         self.heard[name] = Heard()
         host.post(
-            Generate(
-                session, name, name, 1, "", (PromptMessage("user", words),), (), "none", None, True,
-                "heart", 1.0, None, now,
-            )
+            FromSession(session, StartGeneration(name, name, 1, "", (PromptMessage("user", words),), (), ToolChoice("none"), Modality.AUDIO, "heart", 1.0, None, now))
         )  # fmt: skip
 
     def _on_message(self, message: ToSession) -> None:

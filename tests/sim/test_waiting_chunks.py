@@ -8,11 +8,14 @@ import pytest
 
 from engines.base import Stage, StepRequest, StepResult
 from engines.sim.scripted_stages import ScriptedTalker
-from session_server.host.messages import Chunk, Generate, OpenSession, ToSession
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
+from session_server.host.messages import Chunk, FromSession, OpenSession, ToSession
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_S
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 from tests.sim.small_machine import exact_machine
 
 pytestmark = pytest.mark.sim
@@ -40,8 +43,22 @@ class Bench:
         host.post(OpenSession("s"))
         words = (PromptMessage("user", "turn 1 prompt 100 answer 40"),)
         host.post(
-            Generate(
-                "s", "r", "default", 1, "", words, (), "none", None, True, "heart", 1.0, None, 0
+            FromSession(
+                "s",
+                StartGeneration(
+                    "r",
+                    "default",
+                    1,
+                    "",
+                    words,
+                    (),
+                    ToolChoice("none"),
+                    Modality.AUDIO,
+                    "heart",
+                    1.0,
+                    None,
+                    0,
+                ),
             )
         )
         loop.run_until(60 * NS_PER_S)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
 from session_server.host.messages import (
     CloseSession,
     Finished,
-    Generate,
+    FromSession,
     OpenSession,
     TextChunk,
     ToSession,
@@ -21,6 +23,7 @@ from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 from tests.sim.small_machine import exact_machine
 
 
@@ -85,10 +88,7 @@ class ThinkerBench:
             PromptMessage("user", f"turn 1 prompt {new_tokens} answer {answer_tokens}"),
         )
         self.held[session] += new_tokens + answer_tokens
-        generate = Generate(
-            session, name, "default", len(self.asked), "", said, (), "none", None, False, "heart",
-            1.0, None, self.loop.time,
-        )  # fmt: skip
+        generate = FromSession(session, StartGeneration(name, "default", len(self.asked), "", said, (), ToolChoice("none"), Modality.TEXT, "heart", 1.0, None, self.loop.time))  # fmt: skip
         at = self.loop.time + self.replica.handover_ns
         self.loop.at(at, self.replica.host.post, generate)
         return asked

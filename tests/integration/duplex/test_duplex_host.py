@@ -13,15 +13,16 @@ from engines import registry
 from engines.graph import DuplexSpec
 from engines.model_store.store import ModelStore
 from engines.sim.duplex import DuplexOptions, SimDuplex
+from session_server.core.actions import CancelGeneration
 from session_server.duplex.core.slots import SeatState
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engines import try_duplex
 from session_server.host.messages import (
-    CancelResponse,
     ClearHeard,
     CloseSession,
     DuplexFrame,
     DuplexLost,
+    FromSession,
     HearUser,
     OpenSession,
     SessionOpened,
@@ -168,7 +169,7 @@ async def test_sessions_are_admitted_by_slots_and_messages_of_strangers_do_nothi
         made.check_integrity()
     for message in (HearUser("x", b""), ClearHeard("x"), CloseSession("x"), TakeSeat("x", "", "")):
         made.post(message)
-    made.post(CancelResponse("a", "resp"))
+    made.post(FromSession("a", CancelGeneration("resp")))
     made.post(HearUser("a", b"\0\0"))  # before it has taken its seat
     made.post(TakeSeat("a", "", ""))
     await until(lambda: any(isinstance(m, DuplexFrame) for m in seen))

@@ -17,13 +17,15 @@ import pytest_asyncio
 from engines.base import Stage, SteppedEngine
 from engines.graph import Graph, StageSpec
 from engines.model_store.store import ModelStore
+from session_server.core.actions import StartGeneration
+from session_server.core.settings import Modality
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import (
     Chunk,
     CloseSession,
     Failed,
     Finished,
-    Generate,
+    FromSession,
     OpenSession,
     TextChunk,
     ToHost,
@@ -35,7 +37,7 @@ from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import samples_to_ns
 from session_server.types.prompt import PromptMessage
-from session_server.types.tools import Tool
+from session_server.types.tools import Tool, ToolChoice
 from tests.patient_loop import LoopClock
 
 _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
@@ -173,21 +175,22 @@ class Bench:
     ) -> None:
         self.post(
             OpenSession(session),
-            Generate(
+            FromSession(
                 session,
-                response,
-                lane,
-                epoch,
-                "Be brief.",
-                (PromptMessage("user", text),),
-                tools,
-                tool_choice,
-                tool_name,
-                spoken,
-                "heart",
-                1.0,
-                None,
-                self.clock.now(),
+                StartGeneration(
+                    response,
+                    lane,
+                    epoch,
+                    "Be brief.",
+                    (PromptMessage("user", text),),
+                    tools,
+                    ToolChoice(tool_choice, tool_name),
+                    Modality.AUDIO if spoken else Modality.TEXT,
+                    "heart",
+                    1.0,
+                    None,
+                    self.clock.now(),
+                ),
             ),
         )
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 
 from engines.sim.wave import verify
+from session_server.core.actions import AdoptDraft, CancelGeneration, ReportFrontier
 from session_server.host.messages import (
-    AdoptDraft,
     CallArguments,
     CallFinished,
     CallStarted,
-    CancelResponse,
     Chunk,
     Clause,
     Finished,
-    Frontier,
+    FromSession,
     TextChunk,
 )
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.types.audio import NS_PER_S
+from session_server.types.audio import NS_PER_S, PlaybackSnapshot
 from session_server.types.tools import Tool
 
 pytestmark = pytest.mark.integration
@@ -116,7 +115,11 @@ async def test_nothing_is_generated_beyond_the_lead_cap(open_bench):
     generated = len(bench.pcm("r")) // 2
     assert 1.7 * 24_000 <= generated <= 2.0 * 24_000
     bench.clock.advance(NS_PER_S)
-    bench.post(Frontier("s", "r", generated, generated, 24_000, 24_000))
+    bench.post(
+        FromSession(
+            "s", ReportFrontier("r", PlaybackSnapshot(generated, generated, 24_000, 24_000))
+        )
+    )
     await bench.settle()
     more = len(bench.pcm("r")) // 2
     assert generated < more <= 24_000 + 2.0 * 24_000
@@ -129,14 +132,26 @@ async def test_a_paused_answer_holds_and_goes_on_where_it_was(open_bench):
     bench.ask("r", LONG)
     await bench.until(lambda: len(bench.chunks("r")) >= 3)
     so_far = len(bench.pcm("r")) // 2
-    bench.post(Frontier("s", "r", so_far, so_far, so_far // 2, 24_000, paused=True))
+    bench.post(
+        FromSession(
+            "s",
+            ReportFrontier("r", PlaybackSnapshot(so_far, so_far, so_far // 2, 24_000), paused=True),
+        )
+    )
     await bench.settle()
     held = len(bench.chunks("r"))
     bench.clock.advance(30 * NS_PER_S)
-    bench.post(Frontier("s", "r", so_far, so_far, so_far // 2, 24_000, paused=True))
+    bench.post(
+        FromSession(
+            "s",
+            ReportFrontier("r", PlaybackSnapshot(so_far, so_far, so_far // 2, 24_000), paused=True),
+        )
+    )
     await bench.settle()
     assert len(bench.chunks("r")) == held
-    bench.post(Frontier("s", "r", so_far, so_far, so_far // 2, 24_000))
+    bench.post(
+        FromSession("s", ReportFrontier("r", PlaybackSnapshot(so_far, so_far, so_far // 2, 24_000)))
+    )
     await bench.ended("r")
     assert verify(bench.pcm("r"), "r").complete
     await bench.close("s")
@@ -152,7 +167,7 @@ async def test_a_draft_stops_at_its_cap_and_goes_on_when_adopted(open_bench):
     assert {chunk.epoch for chunk in drafted} == {None}
     assert len(bench.pcm("r")) // 2 <= 24_000
     assert not bench.metrics.first_chunks
-    bench.post(AdoptDraft("s", "r", "default", 4, bench.clock.now()))
+    bench.post(FromSession("s", AdoptDraft("r", "default", 4, bench.clock.now())))
     await bench.ended("r")
     assert {chunk.epoch for chunk in bench.chunks("r")[len(drafted) :]} == {4}
     assert verify(bench.pcm("r"), "r").complete
@@ -167,7 +182,7 @@ async def test_a_dropped_draft_is_counted_as_waste(open_bench):
     bench = await open_bench()
     bench.ask("r", LONG, epoch=None)
     await bench.until(lambda: len(bench.chunks("r")) >= 2)
-    bench.post(CancelResponse("s", "r"))
+    bench.post(FromSession("s", CancelGeneration("r")))
     ((where, audio_s, tokens),) = bench.metrics.wastes
     assert where == "draft"
     assert audio_s == pytest.approx(len(bench.pcm("r")) / 48_000)

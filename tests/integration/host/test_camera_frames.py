@@ -8,7 +8,8 @@ import pytest
 
 from engines.base import PictureJob, Stage, StepResult
 from engines.sim.vision import SimVision, create
-from session_server.host.messages import CancelWork, LookAt, OpenSession, PictureSeen, WorkFailed
+from session_server.core.actions import CancelWork
+from session_server.host.messages import FromSession, LookAt, OpenSession, PictureSeen, WorkFailed
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.integration
@@ -95,7 +96,7 @@ async def test_a_look_that_was_called_off_makes_room_for_the_next(open_bench, ga
     bench = await open_bench(make=make, extra=("vision",))
     bench.post(OpenSession("a"), frame(bench, "a", "w1"))
     await bench.until_state("vision", "busy")
-    bench.post(CancelWork("a", "w1"), frame(bench, "a", "w2"))
+    bench.post(FromSession("a", CancelWork("w1")), frame(bench, "a", "w2"))
     gate.set()
     await bench.until(lambda: "w2" in answers(bench))
     assert answers(bench) == {"w2": PictureSeen}

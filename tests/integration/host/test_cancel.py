@@ -5,20 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engines.sim.wave import verify
-from session_server.host.messages import (
-    AdoptDraft,
-    CancelResponse,
-    CloseSession,
-    Fence,
-    Generate,
-    OpenSession,
-)
+from session_server.core.actions import AdoptDraft, CancelGeneration, RaiseFence, StartGeneration
+from session_server.host.messages import CloseSession, FromSession, OpenSession
 
 pytestmark = pytest.mark.integration
 
 WAYS = {
-    "cancel": CancelResponse("s", "r"),
-    "fence": Fence("s", "default", 2),
+    "cancel": FromSession("s", CancelGeneration("r")),
+    "fence": FromSession("s", RaiseFence("default", 2)),
     "close": CloseSession("s"),
 }
 
@@ -56,7 +50,10 @@ async def test_a_fence_spares_drafts_other_lanes_and_newer_epochs(open_bench):
     bench.ask("newer", epoch=2)
     bench.ask("aside", epoch=1, lane="oob")
     bench.ask("draft", epoch=None)
-    bench.post(Fence("s", "default", 2), AdoptDraft("s", "draft", "default", 2))
+    bench.post(
+        FromSession("s", RaiseFence("default", 2)),
+        FromSession("s", AdoptDraft("draft", "default", 2)),
+    )
     await bench.ended("newer", "aside", "draft")
     assert not bench.of("old")
     for name in ("newer", "aside", "draft"):
@@ -67,10 +64,10 @@ async def test_a_fence_spares_drafts_other_lanes_and_newer_epochs(open_bench):
 @pytest.mark.asyncio
 async def test_work_of_an_old_epoch_is_dead_on_arrival(open_bench):
     bench = await open_bench()
-    bench.post(OpenSession("s"), Fence("s", "default", 5))
+    bench.post(OpenSession("s"), FromSession("s", RaiseFence("default", 5)))
     bench.ask("late", epoch=4)
     bench.ask("draft", epoch=None)
-    bench.post(AdoptDraft("s", "draft", "default", 4))
+    bench.post(FromSession("s", AdoptDraft("draft", "default", 4)))
     await bench.settle()
     assert not bench.of("late")
     assert {chunk.epoch for chunk in bench.chunks("draft")} <= {None}
@@ -82,14 +79,14 @@ async def test_work_of_an_old_epoch_is_dead_on_arrival(open_bench):
 async def test_messages_about_nothing_are_harmless(open_bench):
     bench = await open_bench()
     bench.post(
-        CancelResponse("nobody", "r"),
+        FromSession("nobody", CancelGeneration("r")),
         CloseSession("nobody"),
         OpenSession("s"),
         OpenSession("s"),
-        CancelResponse("s", "unknown"),
-        AdoptDraft("s", "unknown", "default", 1),
-        Fence("s", "default", 3),
-        Fence("s", "default", 2),
+        FromSession("s", CancelGeneration("unknown")),
+        FromSession("s", AdoptDraft("unknown", "default", 1)),
+        FromSession("s", RaiseFence("default", 3)),
+        FromSession("s", RaiseFence("default", 2)),
     )
     await bench.close("s")
 
@@ -140,5 +137,5 @@ async def test_a_response_asked_for_twice_runs_once(open_bench):
 
 
 def test_messages_are_values():
-    assert CancelResponse("s", "r") == CancelResponse("s", "r")
-    assert Generate.__struct_config__.frozen
+    assert FromSession("s", CancelGeneration("r")) == FromSession("s", CancelGeneration("r"))
+    assert StartGeneration.__struct_config__.frozen

@@ -22,7 +22,8 @@ from engines.base import (
 )
 from engines.graph import Graph
 from engines.sim.job_engine import JobEngine, SimOptions
-from session_server.host.messages import CancelResponse
+from session_server.core.actions import CancelGeneration
+from session_server.host.messages import FromSession
 from session_server.host.stage_assembly import registered_engine
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError
@@ -177,7 +178,7 @@ async def test_cancelled_in_the_middle_of_a_chunk_nothing_is_left(started, vocod
     started.play = False
     started.ask("r", "Tell me a long story about the sea")
     await started.until(lambda: bool(started.chunks("r")))
-    started.post(CancelResponse("s", "r"))
+    started.post(FromSession("s", CancelGeneration("r")))
     await started.settle()
     given = len(started.chunks("r"))
     await started.close("s")

@@ -8,12 +8,11 @@ import pytest
 
 from engines.base import Stage
 from engines.sim.recognition import SimAsr
+from session_server.core.actions import AdoptDraft, CancelGeneration, CancelWork
 from session_server.host.messages import (
-    AdoptDraft,
-    CancelResponse,
-    CancelWork,
     CloseSession,
     Failed,
+    FromSession,
     JudgeTurn,
     OpenSession,
     Recognise,
@@ -113,7 +112,12 @@ async def test_a_cancelled_recognition_is_never_answered(open_bench, gated_asr):
     bench = await open_bench(make=make)
     bench.post(OpenSession("s"), recognise("w1"))
     await bench.until_state("asr", "busy")
-    bench.post(recognise("w2"), CancelWork("s", "w1"), CancelWork("s", "w1"), CloseSession("s"))
+    bench.post(
+        recognise("w2"),
+        FromSession("s", CancelWork("w1")),
+        FromSession("s", CancelWork("w1")),
+        CloseSession("s"),
+    )
     gate.set()
     await bench.settle()
     assert not answers(bench)
@@ -209,11 +213,11 @@ async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(ope
     await bench.until(lambda: bool(bench.chunks("first")))
     bench.ask("dropped", session="b", epoch=None)
     bench.ask("draft", session="b", epoch=None)
-    bench.post(CancelResponse("b", "dropped"))
+    bench.post(FromSession("b", CancelGeneration("dropped")))
     first = len(bench.chunks("first"))
     await bench.until(lambda: len(bench.chunks("first")) > first + 1)
     assert not bench.of("draft")
-    bench.post(AdoptDraft("b", "draft", "default", 1))
+    bench.post(FromSession("b", AdoptDraft("draft", "default", 1)))
     await bench.ended("draft")
     assert isinstance(bench.end("draft"), Failed)
     assert not bench.of("dropped")

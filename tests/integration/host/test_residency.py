@@ -12,9 +12,12 @@ from engines.base import Stage
 from engines.cpu.thinker import ThinkerEngine
 from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER
 from engines.model_store.store import ModelStore
-from session_server.host.messages import CloseSession, Failed, Generate, OpenSession, Warm
+from session_server.core.actions import StartGeneration, WarmPrefix
+from session_server.core.settings import Modality
+from session_server.host.messages import CloseSession, Failed, FromSession, OpenSession
 from session_server.scheduler.params import KvEviction, SchedulerParams
 from session_server.types.prompt import PromptMessage
+from session_server.types.tools import ToolChoice
 from tests.unit.engines.cpu.conftest import tiny_shape, write_graph, write_tokenizer
 
 pytestmark = pytest.mark.integration
@@ -42,10 +45,7 @@ class Talks:
         response = f"{session}-{turn}"
         self.history[session].append(PromptMessage("user", f"{session} asks {turn} " * 3))
         self.bench.post(
-            Generate(
-                session, response, "default", epoch, f"You are {session}.",
-                tuple(self.history[session]), (), "auto", None, False, "heart", 1.0, 12, 0,
-            )
+            FromSession(session, StartGeneration(response, "default", epoch, f"You are {session}.", tuple(self.history[session]), (), ToolChoice(), Modality.TEXT, "heart", 1.0, 12, 0))
         )  # fmt: skip
         return response
 
@@ -58,10 +58,7 @@ class Talks:
 
     def warm(self, session: str) -> None:
         self.bench.post(
-            Warm(
-                session, f"warm-{session}-{len(self.history[session])}", f"You are {session}.",
-                tuple(self.history[session]), (), "auto", None,
-            )
+            FromSession(session, WarmPrefix(f"warm-{session}-{len(self.history[session])}", f"You are {session}.", tuple(self.history[session]), (), ToolChoice()))
         )  # fmt: skip
 
 

@@ -8,21 +8,24 @@ import random
 import pytest
 
 from engines.sim.wave import verify
-from session_server.host.messages import (
+from session_server.core.actions import (
     AdoptDraft,
-    CancelResponse,
+    CancelGeneration,
     CancelWork,
+    RaiseFence,
+    ReportFrontier,
+)
+from session_server.host.messages import (
     Chunk,
     CloseSession,
     Failed,
-    Fence,
     Finished,
-    Frontier,
+    FromSession,
     JudgeTurn,
     Recognise,
 )
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.types.audio import NS_PER_MS
+from session_server.types.audio import NS_PER_MS, PlaybackSnapshot
 
 pytestmark = pytest.mark.integration
 
@@ -57,14 +60,18 @@ class Storm:
                 response, (owner, epoch) = self.dice.choice(list(self.live.items()))
                 if epoch is None:
                     self.live[response] = (owner, self.fences[owner])
-                    bench.post(AdoptDraft(f"s{owner}", response, "default", self.fences[owner]))
+                    bench.post(
+                        FromSession(
+                            f"s{owner}", AdoptDraft(response, "default", self.fences[owner])
+                        )
+                    )
             case 4 if self.live:
                 response, (owner, _) = self.dice.choice(list(self.live.items()))
-                bench.post(CancelResponse(f"s{owner}", response))
+                bench.post(FromSession(f"s{owner}", CancelGeneration(response)))
                 self.bury(response)
             case 5:
                 self.fences[session] += 1
-                bench.post(Fence(name, "default", self.fences[session]))
+                bench.post(FromSession(name, RaiseFence("default", self.fences[session])))
                 for response, (owner, epoch) in list(self.live.items()):
                     if owner == session and epoch is not None:
                         self.bury(response)
@@ -82,14 +89,22 @@ class Storm:
                 self.count += 1
                 some = f"w{self.dice.randrange(self.count)}"
                 bench.post(
-                    JudgeTurn(name, f"j{self.count}", bytes(3200), 0), CancelWork(name, some)
+                    JudgeTurn(name, f"j{self.count}", bytes(3200), 0),
+                    FromSession(name, CancelWork(some)),
                 )
             case _ if self.live:
                 response, (owner, _) = self.dice.choice(list(self.live.items()))
                 made = len(bench.pcm(response)) // 2
                 paused = self.dice.random() < 0.3
                 played = self.dice.randint(0, made)
-                bench.post(Frontier(f"s{owner}", response, made, made, played, 24_000, paused))
+                bench.post(
+                    FromSession(
+                        f"s{owner}",
+                        ReportFrontier(
+                            response, PlaybackSnapshot(made, made, played, 24_000), paused
+                        ),
+                    )
+                )
                 bench.clock.advance(self.dice.randrange(300) * NS_PER_MS)
 
     def bury(self, response):

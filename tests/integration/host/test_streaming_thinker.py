@@ -12,23 +12,21 @@ from engines.base import Stage
 from engines.model_store.store import ModelStore
 from engines.sim.streaming_thinker import SimStreamingThinker, create
 from engines.sim.wave import verify
+from session_server.core.actions import AdoptDraft, CancelGeneration, RaiseFence, WarmPrefix
 from session_server.host.messages import (
-    AdoptDraft,
     CallFinished,
-    CancelResponse,
     Failed,
-    Fence,
     Finished,
+    FromSession,
     OpenSession,
     TextChunk,
-    Warm,
 )
 from session_server.host.stage_assembly import registered_streaming
 from session_server.scheduler.flow_control import DRAFT_LEASE, LEASE
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault
 from session_server.types.prompt import PromptMessage
-from session_server.types.tools import Tool
+from session_server.types.tools import Tool, ToolChoice
 from tests.integration.host.conftest import graph
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -90,7 +88,9 @@ async def test_nothing_comes_after_a_barge_in_at_any_point(bench_of, how, holds)
         bench.ask(name, LONG, epoch=point + 1)
         await bench.until(lambda name=name, point=point: len(bench.of(name)) >= point)
         bench.post(
-            CancelResponse("s", name) if how == "cancel" else Fence("s", "default", point + 2)
+            FromSession("s", CancelGeneration(name))
+            if how == "cancel"
+            else FromSession("s", RaiseFence("default", point + 2))
         )
         count = len(bench.of(name))
         await bench.settle()
@@ -118,7 +118,7 @@ async def test_a_thinker_does_not_run_further_ahead_of_the_listener_than_it_may(
         steps = figures["steps"]
         await bench.settle()
         assert engine_of(bench).figures()["steps"] == steps, "held answers cost no steps"
-    bench.post(CancelResponse("s", "r"))
+    bench.post(FromSession("s", CancelGeneration("r")))
     await bench.close("s")
     assert_freed(bench)
 
@@ -129,7 +129,7 @@ async def test_a_draft_gets_one_small_lease_until_it_is_adopted(bench_of):
     await bench.settle()
     answer = next(iter(engine_of(bench)._answers.values()))
     assert answer.given == DRAFT_LEASE
-    bench.post(AdoptDraft("s", "d", "default", 1, bench.clock.now()))
+    bench.post(FromSession("s", AdoptDraft("d", "default", 1, bench.clock.now())))
     await bench.ended("d")
     assert isinstance(bench.end("d"), Finished)
     assert verify(bench.pcm("d"), "d").complete
@@ -145,7 +145,9 @@ async def test_a_thinker_that_cannot_read_ahead_is_not_asked_to(bench_of):
 
     engine_of(bench).warm = warm
     prompt = (PromptMessage("user", "How are you today?"),)
-    bench.post(OpenSession("s"), Warm("s", "w", "Be brief.", prompt, (), "auto", None))
+    bench.post(
+        OpenSession("s"), FromSession("s", WarmPrefix("w", "Be brief.", prompt, (), ToolChoice()))
+    )
     assert len(bench.host._warming) == 0
     await bench.settle()
     assert not asked
@@ -168,14 +170,18 @@ async def test_what_was_read_while_the_user_spoke_is_not_read_again(bench_of):
         PromptMessage("user", "How are you today, and how is the weather where you are?"),
         PromptMessage("assistant", "I am well, thank you, and the weather is fine all day."),
     )
-    bench.post(OpenSession("s"), Warm("s", "w", "Be brief.", past, (), "auto", None))
+    bench.post(
+        OpenSession("s"), FromSession("s", WarmPrefix("w", "Be brief.", past, (), ToolChoice()))
+    )
     await bench.settle()
     assert len(bench.host._warming) == 0
     assert_freed(bench)
     assert engine_of(bench).figures()["cached_tokens"] == 0
     bench.ask("r", " ".join(["word"] * 20))
     await bench.ended("r")
-    bench.post(OpenSession("t"), Warm("t", "w2", "Be brief.", past, (), "auto", None))
+    bench.post(
+        OpenSession("t"), FromSession("t", WarmPrefix("w2", "Be brief.", past, (), ToolChoice()))
+    )
     await bench.settle()
     assert engine_of(bench).figures()["cached_tokens"] >= 16, "read once, known since"
     await bench.close("s", "t")

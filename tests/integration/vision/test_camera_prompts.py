@@ -34,8 +34,9 @@ class Camera(Cam):
             self.typed(question)
             self.respond()
         request = to_host("sess", self.last(a.StartGeneration), None, self.now)  # type: ignore[arg-type]
-        assert isinstance(request, messages.Generate)
-        return picture_answer(think_job(request, None).messages)
+        assert isinstance(request, messages.FromSession)
+        assert isinstance(request.command, a.StartGeneration)
+        return picture_answer(think_job(request.command, None).messages)
 
 
 def stays(camera: Camera, *kinds: str, ms: int = 700) -> None:

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from session_server.core.actions import CancelGeneration
 from session_server.host.messages import (
-    CancelResponse,
     CloseSession,
     Finished,
+    FromSession,
     OpenSession,
     SessionOpened,
     SessionRefused,
@@ -81,7 +82,7 @@ def test_a_worker_cannot_touch_a_session_of_another_one():
     office = Office()
     office.desk.take(office.peers[0], OpenSession("a"))
     office.desk.take(office.peers[1], OpenSession("a"))
-    office.desk.take(office.peers[1], CancelResponse("a", "r"))
+    office.desk.take(office.peers[1], FromSession("a", CancelGeneration("r")))
     office.desk.take(office.peers[1], CloseSession("a"))
     assert office.posted == [OpenSession("a")]
     assert len(office.desk) == 1
