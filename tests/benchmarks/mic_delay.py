@@ -27,6 +27,7 @@ from session_server.transports.webrtc.media import MediaPath
 from session_server.transports.webrtc.opus import Encoder
 from tests.integration.server.caller import RATE
 from tests.integration.transports.webrtc.rtc_caller import SAMPLES, Microphone, calling
+from tests.until import until
 
 ROOT = Path(__file__).parents[2]
 CLICK_MS = 8
@@ -95,8 +96,7 @@ async def measure(path: MediaPath, clicks: int) -> list[float]:
                     "session": {"type": "realtime", "audio": {"input": {"turn_detection": None}}},
                 }
             )
-            while len(clicker.captured) < clicks:  # noqa: ASYNC110
-                await asyncio.sleep(EVERY_S)
+            await until(lambda: len(clicker.captured) >= clicks, 60.0 * clicks, every_s=EVERY_S)
     finally:
         Call.hear = hear  # type: ignore[method-assign]
         await server.stop()

@@ -14,9 +14,10 @@ from loadgen.drivers.webrtc import RtcDriver
 from loadgen.drivers.wire_client import UserPlan
 from loadgen.server_probe import ServerProbe
 from tests.integration.loadgen.test_calls_over_loopback import MATERIAL, MS, ONLY_LOOPBACK, VAD, url
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.rtc_caller import calling, vanish
 from tests.patient_loop import LoopClock
+from tests.until import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

@@ -25,6 +25,7 @@ from engines.vllm import launch as starting
 from engines.vllm.options import read_options
 from engines.vllm.thinker import VllmThinker, create
 from session_server.types.prompt import PromptMessage
+from tests.until import until
 
 ANIMALS = ("fox", "hen", "cow", "owl", "elk", "cat", "dog", "bee")
 BASE = {"model": "smollm2-135m-instruct", "context": 2048, "batched_tokens": 256, "max_tokens": 400}
@@ -99,8 +100,8 @@ async def all_held(engine: VllmThinker, round_: int, out: Figures) -> None:
 
 
 async def freed(engine: VllmThinker) -> None:
-    while any(engine.figures()[name] for name in ("running", "waiting", "held")):  # noqa: ASYNC110 - an engine tells nobody of its steps
-        await asyncio.sleep(0.002)
+    busy = ("running", "waiting", "held")
+    await until(lambda: not any(engine.figures()[name] for name in busy))
 
 
 async def urgent(engine: VllmThinker, places: int, round_: int, out: Figures) -> None:

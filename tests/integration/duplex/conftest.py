@@ -21,12 +21,12 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from session_server.config import load
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.http.server import Server
+from tests.until import until
 
 OpenDuplex = Callable[..., AbstractAsyncContextManager[Server]]
 
 SIZE = 480
 """Samples of a tick: 20 ms."""
-PATIENCE_S = 60.0
 
 OPTIONS = {"frame_samples": SIZE, "slots": 4, "answer_frames": 20}
 
@@ -70,12 +70,6 @@ async def nothing_left(host: DuplexHost) -> None:
     if words is not None:
         await until(lambda: not words.runner._in_flight)
     host.check_integrity()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():  # noqa: ASYNC110 - of many kinds, in many places
-            await asyncio.sleep(0.005)
 
 
 def loud(frames: int) -> bytes:

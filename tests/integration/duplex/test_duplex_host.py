@@ -35,7 +35,7 @@ from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.errors import ConfigError, EngineFault, ModelsMissing
-from tests.integration.duplex.conftest import until
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -35,7 +35,8 @@ from session_server.host.stages import engine_keeper as restarts
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
 from session_server.scheduler.params import SchedulerParams
-from tests.integration.duplex.conftest import OpenDuplex, calling, loud, quiet, until
+from tests.integration.duplex.conftest import OpenDuplex, calling, loud, quiet
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,8 @@ from websockets.exceptions import InvalidStatus
 from engines.sim.duplex import answer_name
 from engines.sim.wave import verify
 from session_server.http.server import Server
-from tests.integration.duplex.conftest import SIZE, Caller, OpenDuplex, calling, until
+from tests.integration.duplex.conftest import SIZE, Caller, OpenDuplex, calling
+from tests.until import until, until_steady
 
 pytestmark = pytest.mark.integration
 
@@ -109,10 +110,9 @@ async def test_our_fence_holds_and_the_next_turn_works(open_duplex: OpenDuplex) 
             -1
         ]
         assert last == "response.done"
-        said = -1.0
-        while said != (said := count(server, "stale_outputs_total")):  # noqa: ASYNC110 - until it has yielded:
-            await asyncio.sleep(1)  # what is said before that may be heard in part
-        assert said >= 45
+        # until it has yielded: what is said before that may be heard in part
+        await until_steady(lambda: count(server, "stale_outputs_total"), 1)
+        assert count(server, "stale_outputs_total") >= 45
         caller.say(6)
         again = (await caller.wait("response.done", 2)).response
         assert again.status == "completed"

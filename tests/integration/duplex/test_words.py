@@ -14,7 +14,8 @@ from engines.base import StepRequest, StepResult
 from engines.model_store.store import ModelStore
 from engines.sim.recognition import AsrOptions, SimAsr
 from session_server.http.server import Server
-from tests.integration.duplex.conftest import Caller, OpenDuplex, calling, until
+from tests.integration.duplex.conftest import Caller, OpenDuplex, calling
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,8 @@ pytest.importorskip("sentencepiece", reason="needs engines/duplex/requirements.t
 from session_server.config import load
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.http.server import serving
-from tests.integration.duplex.conftest import PATIENCE_S, calling, until
+from tests.integration.duplex.conftest import calling
+from tests.until import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 

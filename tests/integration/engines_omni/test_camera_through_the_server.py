@@ -22,7 +22,7 @@ from tests.integration.engines_omni.test_through_the_server import (
 )
 from tests.integration.server.caller import Caller, Event, calling
 from tests.integration.server.camera_frames import SEEN, counted, look, opt_in, shot, with_video
-from tests.integration.server.conftest import until
+from tests.until import until
 
 __all__ = ["engines"]  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]

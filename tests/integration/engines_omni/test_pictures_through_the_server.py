@@ -19,8 +19,8 @@ from tests.integration.engines_omni.test_through_the_server import (
     turn,
 )
 from tests.integration.server.caller import Caller, Event, calling, silence
-from tests.integration.server.conftest import until
 from tests.integration.server.sounds import speech
+from tests.until import until
 
 __all__ = ["engines"]  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]

@@ -1,7 +1,6 @@
 """The Omni stages in processes of their own: the same contract, tensors in shared memory, and a whole spoken turn about a picture through
 all of them."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from tests.integration.engines_omni.test_through_the_server import (
 )
 from tests.integration.server.caller import calling
 from tests.placed import PlacedEngine
+from tests.until import until
 
 __all__ = ["kits"]  # a fixture
 STAGES = (*SPOKEN, Stage.VISION)
@@ -150,9 +150,7 @@ async def test_a_spoken_turn_about_a_picture_through_processes_one_of_which_is_k
         message = failed["status_details"]["error"]["message"]
         assert message == "the thinker engine failed: its process was killed by signal 9"
 
-        async with asyncio.timeout(HANG_S):
-            while not server.host.ready:  # noqa: ASYNC110 - the host tells nobody
-                await asyncio.sleep(0.1)
+        await until(lambda: server.host.ready, HANG_S, every_s=0.1)
         last = await caller.ended(await turn(caller, 0.6, 3))
         assert last["status"] == ENDED
         assert len(caller.pcm(last["id"])) == 2 * kind.samples(frames(kind))

@@ -18,8 +18,8 @@ from session_server.http.server import Server
 from tests.integration.engines_omni.kinds import QWEN3, Kind
 from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
 from tests.integration.server.caller import calling
-from tests.integration.server.conftest import until
 from tests.integration.server.interruptions import interrupted_turn, turn
+from tests.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio, pytest.mark.timeout(600)]
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from engines.streaming import AnswerFailed, Pace, StreamingEngine
 from session_server.types.errors import ConfigError, EngineFault
 from session_server.types.prompt import PromptMessage
 from tests.integration.engines_remote.chat_server import ChatServer, chunk
+from tests.until import until, until_steady
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -45,12 +46,6 @@ async def loaded(server: ChatServer, **options: object) -> RemoteThinker:
 async def read(answer: AsyncIterator[TokenOutput]) -> list[TokenOutput]:
     async with asyncio.timeout(WITHIN_S):
         return [output async for output in answer]
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not true():  # noqa: ASYNC110 - what is awaited is another side's state
-            await asyncio.sleep(0.001)
 
 
 async def fails(engine: RemoteThinker) -> str:
@@ -135,10 +130,7 @@ async def test_a_reader_that_sleeps_stops_the_server_instead_of_filling_memory(
     engine = await loaded(server)
     answer = engine.generate(KEY, JOB, PACE)
     await anext(answer)
-    before = -1
-    while before != server.sent_bytes:
-        before = server.sent_bytes
-        await asyncio.sleep(0.3)
+    await until_steady(lambda: server.sent_bytes, 0.3)
     assert server.sent_bytes < 20_000 * 2000 // 2, "the server ran ahead without end"
     for _ in range(MOST_UNREAD * 3):
         await anext(answer)

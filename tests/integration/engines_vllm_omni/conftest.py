@@ -5,7 +5,6 @@ These tests run in an environment of their own (`.ci/engines`); elsewhere they a
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -20,6 +19,7 @@ from engines.base import ThinkJob
 from engines.model_store.store import ModelStore
 from engines.vllm_omni import plugin
 from session_server.types.prompt import PromptMessage
+from tests.until import until
 
 # The tests import vllm-omni before an engine does: it looks for torchvision, and for a platform, then already.
 plugin.prepare()
@@ -93,9 +93,9 @@ def asked(n: int, spoken: bool = True, instructions: str = "Be kind.", **more: o
 
 async def all_free(engine: object) -> None:
     """Every stage's scheduler is empty."""
-    async with asyncio.timeout(60):
-        while any(  # noqa: ASYNC110 - a scheduler tells nobody of its steps
-            state["requests"]
-            for state in await engine.stage_states()  # type: ignore[attr-defined]
-        ):
-            await asyncio.sleep(0.005)
+
+    async def empty() -> bool:
+        states = await engine.stage_states()  # type: ignore[attr-defined]
+        return not any(state["requests"] for state in states)
+
+    await until(empty)

@@ -9,6 +9,7 @@ from engines.base import AcousticFrames, JobKey, StepRequest, TalkJob, TalkPiece
 from engines.streaming import Pace
 from engines.vllm_omni.speech_stages import OmniTalker
 from engines.vllm_omni.thinker import OmniThinker
+from tests.until import until
 
 
 @dataclass
@@ -65,9 +66,8 @@ class Speaking:
             await asyncio.gather(*self.tasks)
 
     async def until(self, frames: int) -> None:
-        async with asyncio.timeout(120):
-            while self.frames < frames:  # noqa: ASYNC110 - its steps are on another thread
-                await asyncio.sleep(0.002)
+        """Until that many frames have come; the steps that make them are on another thread."""
+        await until(lambda: self.frames >= frames, 120)
 
     def end(self) -> None:
         """As at the end of a response, or a barge-in."""

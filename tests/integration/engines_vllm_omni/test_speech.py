@@ -18,6 +18,7 @@ from engines.vllm_omni.speech_stages import create_talker as create_talker
 from engines.vllm_omni.thinker import TALKER, OmniThinker
 from tests.integration.engines_vllm_omni.conftest import FRAMES, SAMPLES, all_free, asked
 from tests.integration.engines_vllm_omni.speaking import Speaking
+from tests.until import until
 
 pytestmark = [
     pytest.mark.integration,
@@ -85,9 +86,11 @@ async def test_a_talker_that_is_not_asked_is_held_and_goes_on_to_its_last_sample
     held.wanted = 4
     held.begin(asked(1))
     await held.until(4)
-    async with asyncio.timeout(60):
-        while not (await engine.stage_states())[TALKER]["held"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+
+    async def stands() -> bool:
+        return bool((await engine.stage_states())[TALKER]["held"])
+
+    await until(stands)
     steps, cpu_s = (await engine.stage_states())[TALKER]["steps"], stages_cpu_s()
     await asyncio.sleep(1.0)
     print(f"held: the stages take {stages_cpu_s() - cpu_s:.2f} of a core")

@@ -3,7 +3,6 @@
 Real time and real engines; no bar is on time.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +19,8 @@ from session_server.http.server import Server
 from tests.integration.engines_vllm_omni.conftest import TOKENS, UNIT, all_free
 from tests.integration.server.big_engines import DETECTION, keep_engines, served_patiently
 from tests.integration.server.caller import Caller, calling
-from tests.integration.server.conftest import until
 from tests.integration.server.interruptions import interrupted_turn, turn
+from tests.until import until
 
 pytestmark = [
     pytest.mark.integration,
@@ -80,10 +79,14 @@ async def is_held_for_a_listener_who_stands_still(caller: Caller, engine: OmniTh
     name = await turn(caller, 0.6, 9)
     added = await caller.wait("response.output_item.added", 0, 120)
     ack = {"type": "playback.ack", "response_id": name, "item_id": added["item"]["id"]}
-    async with asyncio.timeout(120):
-        while not (await engine.stage_states())[TALKER]["held"]:
+
+    async def is_held() -> bool:
+        held = bool((await engine.stage_states())[TALKER]["held"])
+        if not held:
             await caller.send({**ack, "played_ms": 0, "buffered_ms": 1000})
-            await asyncio.sleep(0.1)
+        return held
+
+    await until(is_held, 120, every_s=0.1)
     await caller.send({"type": "response.cancel", "response_id": name})
     await caller.ended(name)
     await all_free(engine)

@@ -39,6 +39,7 @@ from session_server.types.audio import samples_to_ns
 from session_server.types.prompt import PromptMessage
 from session_server.types.tools import Tool, ToolChoice
 from tests.patient_loop import LoopClock
+from tests.until import until
 
 _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
 STAGES = ("asr", "turn", "thinker", "talker", "codec", "vocoder")
@@ -213,12 +214,10 @@ class Bench:
             quiet = quiet + 1 if idle and len(self.got) == before else 0
 
     async def until_state(self, stage: str, state: str) -> None:
-        while self.host.stage_states[stage] != state:  # noqa: ASYNC110 - the host tells nobody
-            await asyncio.sleep(0.002)
+        await until(lambda: self.host.stage_states[stage] == state)
 
     async def until_ready(self) -> None:
-        while not self.host.ready:  # noqa: ASYNC110 - the host tells nobody
-            await asyncio.sleep(0.002)
+        await until(lambda: self.host.ready)
 
     def of(self, response: str) -> list[ToSession]:
         return [m for m in self.got if getattr(m, "response", None) == response]

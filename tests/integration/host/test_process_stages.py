@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 
@@ -13,6 +12,7 @@ from engines.sim.wave import verify
 from session_server.host.messages import Finished
 from session_server.host.stages import engine_keeper
 from session_server.types.errors import ConfigError
+from tests.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -80,8 +80,7 @@ async def test_a_process_that_stands_still_while_it_loads_anew_is_noticed_soon(
     bench = await open_bench(in_processes=("thinker",))
     first = pid_of(bench, Stage.THINKER)
     os.kill(first, signal.SIGKILL)
-    while pid_of(bench, Stage.THINKER) in (None, first):  # noqa: ASYNC110 - nobody is told
-        await asyncio.sleep(0.002)
+    await until(lambda: pid_of(bench, Stage.THINKER) not in (None, first))
     second = pid_of(bench, Stage.THINKER)
     os.kill(second, signal.SIGSTOP)
     assert bench.host.stage_states["thinker"] == "loading"

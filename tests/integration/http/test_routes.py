@@ -24,6 +24,7 @@ from session_server.http.session_factory import ConnectionContext
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.registry import NotAdmitted, Refusal, SessionRegistry
 from session_server.transports.base import Endpoint, Outbox
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -167,8 +168,7 @@ async def test_a_hundred_connects_at_once_at_limit_eight_let_in_eight():
         assert len(server.registry) == 8
         assert server.registry.refused[Refusal.FULL] == 92
         await opened[0].close()
-        while len(server.registry) == 8:  # noqa: ASYNC110 - the server sees the close a moment later
-            await asyncio.sleep(0.002)
+        await until(lambda: len(server.registry) < 8)  # the server sees the close a moment later
         opened[0] = await server.client.ws_connect("/v1/realtime")
         for socket in opened:
             await socket.close()

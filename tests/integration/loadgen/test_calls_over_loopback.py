@@ -19,9 +19,10 @@ from loadgen.server_probe import ServerProbe
 from loadgen.speech import Clip, Material, clip_from_pcm
 from session_server.http.server import Server
 from session_server.simulation.spec import Distribution, Workload
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

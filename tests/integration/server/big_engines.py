@@ -12,7 +12,7 @@ import pytest
 from session_server.config import load
 from session_server.http.server import Server
 from tests.integration.server.caller import Event
-from tests.integration.server.conftest import until, until_intact
+from tests.until import until, until_holds
 
 DETECTION: Event = {"type": "server_vad", "silence_duration_ms": 240}
 _PATIENT = {
@@ -33,7 +33,7 @@ async def served_patiently(config: Path, flags: Mapping[str, object]) -> AsyncIt
     try:
         yield server
         await until(lambda: len(server.registry) == 0)
-        await until_intact(server)
+        await until_holds(server.host.check_integrity)
     finally:
         await server.stop()
 

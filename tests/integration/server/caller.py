@@ -22,12 +22,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.integration.server.wire_check import WireCheck
+from tests.until import PATIENCE_S
 
 Event = dict[str, Any]
 
 RATE = 24_000
 FRAME_MS = 20
-PATIENCE_S = 60.0
 """How long anything may take that has to happen: no bar, a limit for what hangs."""
 
 

@@ -7,7 +7,6 @@ engine host held for it; and nothing may have been logged as an error but what t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,8 +17,8 @@ import pytest
 from session_server.config import load
 from session_server.http.server import Server
 from session_server.observability.catalogue import PREFIX
-from tests.integration.server.caller import PATIENCE_S
 from tests.patient_loop import LoopClock
+from tests.until import until, until_holds
 
 OpenServer = Callable[..., AbstractAsyncContextManager[Server]]
 
@@ -60,7 +59,7 @@ async def _serving(
         yield server
         await until(lambda: len(server.registry) == 0)
         if "stopped" not in server.host.stage_states.values():  # then nobody takes the last step
-            await until_intact(server)
+            await until_holds(server.host.check_integrity)  # steps under way may end
         assert not should_be_zero(server)
     finally:
         await server.stop()
@@ -75,28 +74,6 @@ def should_be_zero(server: Server) -> list[str]:
         if line.startswith((f"{PREFIX}_stuck_sessions_total", f"{PREFIX}_unknown_counts_total"))
         and not line.endswith(" 0.0")
     ]
-
-
-async def until_intact(server: Server) -> None:
-    """Steps under way may end; then the host holds nothing."""
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + PATIENCE_S
-    while True:
-        try:
-            server.host.check_integrity()
-        except AssertionError:
-            if loop.time() > until_s:
-                raise
-            await asyncio.sleep(0.005)
-        else:
-            return
-
-
-async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
-    """Wait for something inside the server that tells nobody."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from session_server.audio.formats import Int16
 from session_server.audio.vad_webrtc import WebRtcVad
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import append, calling, silence
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import input_held_s, task_of
 from tests.integration.server.sounds import speech
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,8 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import Event, append, calling, silence
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -27,8 +27,9 @@ from tests.integration.server.camera_frames import (
     shot,
     with_video,
 )
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

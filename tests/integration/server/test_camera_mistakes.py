@@ -19,8 +19,9 @@ from tests.integration.server.camera_frames import (
     shot,
     with_video,
 )
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import task_of
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -14,15 +14,10 @@ from websockets.exceptions import InvalidStatus
 from engines.sim.wave import verify
 from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
-from tests.integration.server.caller import (
-    PATIENCE_S,
-    Caller,
-    Event,
-    calling,
-    longest_overtaking_s,
-)
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.caller import Caller, Event, calling, longest_overtaking_s
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
+from tests.until import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 

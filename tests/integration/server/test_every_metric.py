@@ -11,11 +11,12 @@ from websockets.exceptions import InvalidStatus
 
 from session_server.http.server import Server
 from session_server.observability.catalogue import PREFIX, SPECS, MetricKind, Spec, StopLeg
-from tests.integration.server.caller import PATIENCE_S, Caller, append, calling, silence
+from tests.integration.server.caller import Caller, append, calling, silence
 from tests.integration.server.camera_frames import EYES, look, opt_in, with_video
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import task_of
 from tests.integration.server.sounds import speech
+from tests.until import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 

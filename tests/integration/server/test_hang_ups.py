@@ -15,8 +15,9 @@ from engines.sim.recognition import SimAsr
 from session_server.http.server import Server
 from tests.integration.server.bystander import bystander
 from tests.integration.server.caller import Caller, append, calling, silence
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -18,8 +18,9 @@ from session_server.session.audio_output import Voice
 from session_server.session.session_task import SessionTask
 from session_server.transports.websocket import WebSocketOutbox
 from tests.integration.server.caller import Caller, append, calling, silence
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

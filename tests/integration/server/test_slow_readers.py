@@ -20,8 +20,9 @@ from engines.sim.wave import verify
 from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers, bystander
 from tests.integration.server.caller import Caller
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import outbox_of, task_of
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -22,6 +22,7 @@ from session_server.transports.websocket import (
     serve_websocket,
     websocket_response,
 )
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -84,13 +85,6 @@ async def serving(
         yield f"ws://127.0.0.1:{port}/", endpoints
     finally:
         await runner.cleanup()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the other side of a socket does; there is no event for it here."""
-    async with asyncio.timeout(HANG_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 async def first(endpoints: list[Scripted]) -> Scripted:

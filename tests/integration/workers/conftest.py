@@ -5,9 +5,8 @@ One server for all tests of a module, since processes take a second to begin; af
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,8 @@ from session_server.workers.supervisor import Supervisor
 from tests.integration.http.conftest import (
     pytest_asyncio_loop_factories as pytest_asyncio_loop_factories,
 )
-from tests.integration.server.caller import PATIENCE_S, Caller, calling
+from tests.integration.server.caller import Caller, calling
+from tests.until import until, until_holds
 
 URL = "ws://worker/v1/realtime"
 KEY = "sk-test"
@@ -96,20 +96,7 @@ class TwoWorkers:
     async def empty(self) -> None:
         """Until every session has left the host, and nothing of it is there."""
         await until(lambda: len(self.server.desk) == 0)
-        await until(self._intact)
-
-    def _intact(self) -> bool:
-        try:
-            self.server.host.check_integrity()
-        except AssertionError:
-            return False
-        return True
-
-
-async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until_holds(self.server.host.check_integrity)
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ import pytest
 
 from session_server.http.worker_identity import Address, slot_of
 from tests.integration.transports.webrtc.rtc_caller import calling as calling_by_webrtc
-from tests.integration.workers.conftest import KEY, TwoWorkers, two_workers, until
+from tests.integration.workers.conftest import KEY, TwoWorkers, two_workers
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,8 @@ from session_server.workers.worker_process import Child
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import Caller
 from tests.integration.transports.webrtc.rtc_caller import calling as calling_by_webrtc
-from tests.integration.workers.conftest import LIMIT, TwoWorkers, until
+from tests.integration.workers.conftest import LIMIT, TwoWorkers
+from tests.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -184,8 +185,11 @@ async def test_a_worker_told_to_end_drains_alone_and_the_other_gets_what_comes(w
         old = workers.server.children[1]
         os.kill(old.pid, signal.SIGTERM)
         async with workers.http(1) as http:
-            while (await http.get("/readyz")).status == 200:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0.01)
+
+            async def is_draining() -> bool:
+                return (await http.get("/readyz")).status != 200
+
+            await until(is_draining)
         address = workers.server.address
         assert address is not None
         for _ in range(12):  # each on a connection of its own

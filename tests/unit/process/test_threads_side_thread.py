@@ -8,10 +8,9 @@ import threading
 import pytest
 
 from session_server.process.threads import SideThread
+from tests.until import PATIENCE_S
 
 pytestmark = pytest.mark.unit
-
-PATIENCE_S = 60.0
 
 
 async def result_of(side: SideThread, work):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -27,10 +25,10 @@ from session_server.session.services import SessionServices, random_id
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault
 from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH, LumaGrid
+from tests.until import PATIENCE_S, until
 
 pytestmark = pytest.mark.unit
 
-PATIENCE_S = 60.0
 CHOSEN = Video(Vision("simulation"), max_fps=4.0)
 
 
@@ -86,16 +84,11 @@ class Bench:
             self.services, "s", self.audio, self.events.append, self.faults.append
         )
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110 - the thread tells nobody
-                await asyncio.sleep(0.002)
-
     async def taken(self, count: int = 1) -> list[events.FrameTaken]:
         def found() -> list[events.FrameTaken]:
             return [e for e in self.events if isinstance(e, events.FrameTaken)]
 
-        await self.until(lambda: len(found()) >= count)
+        await until(lambda: len(found()) >= count)
         return found()
 
     def counted(self, reason: str) -> float:
@@ -167,7 +160,7 @@ async def test_a_frame_that_is_gone_fails_after_the_cores_other_commands(bench: 
     bench.feed.perform(actions.ForgetFrames(frame.frame + 1), 0)
     bench.feed.perform(actions.LookAtFrame("w", frame.frame, read=False), 0)
     assert len(bench.events) == 1
-    await bench.until(lambda: len(bench.events) == 2)
+    await until(lambda: len(bench.events) == 2)
     failed = bench.events[1]
     assert isinstance(failed, events.WorkFailed)
     assert (failed.work_id, failed.code) == ("w", "invalid_value")
@@ -215,11 +208,11 @@ async def test_an_event_that_cannot_be_decoded_is_told_and_a_track_is_not(bench:
     bench.feed.choose(CHOSEN)
     cut = base64.b64encode(jpeg(9)[:60]).decode()
     bench.feed.append(InputImageAppend(cut))
-    await bench.until(lambda: bool(bench.faults))
+    await until(lambda: bool(bench.faults))
     assert (bench.faults[0].code, bench.faults[0].param) == ("invalid_value", "image")
     bench.clock.advance(NS_PER_S)
     bench.feed.on_track(Track(fault=BadPicture("is no picture")), 0)
-    await bench.until(lambda: bench.counted("undecodable") == 2)
+    await until(lambda: bench.counted("undecodable") == 2)
     assert len(bench.faults) == 1
 
 

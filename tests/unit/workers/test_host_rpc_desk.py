@@ -35,6 +35,7 @@ from session_server.workers.control import (
 )
 from session_server.workers.host_rpc import Desk, Peer
 from tests.unit.workers.conftest import Sent
+from tests.until import until
 
 pytestmark = pytest.mark.unit
 
@@ -157,8 +158,7 @@ async def test_a_page_asked_for_at_one_worker_sums_all_and_asks_each_once():
     for peer, sent in zip(office.peers, office.sent, strict=True):
         (asked,) = sent.of(AskCounts)
         office.desk.take(peer, Counted(asked.ask, counts_of(counting("closed"))))
-    while len(office.sent[0].of(MetricsPage)) < 2:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: len(office.sent[0].of(MetricsPage)) >= 2, every_s=0)
     pages = office.sent[0].of(MetricsPage)
     assert [page.ask for page in pages] == [1, 2]
     assert b'session_server_sessions_total{outcome="closed"} 2.0' in pages[0].text
@@ -174,7 +174,6 @@ async def test_a_worker_that_dies_while_it_is_asked_is_summed_as_it_last_spoke()
     (asked,) = office.sent[0].of(AskCounts)
     office.desk.take(office.peers[0], Counted(asked.ask, counts_of(counting("lost"))))
     office.desk.left(office.peers[1])
-    while not office.sent[0].of(MetricsPage):  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: office.sent[0].of(MetricsPage), every_s=0)
     text = office.sent[0].of(MetricsPage)[0].text
     assert b'session_server_sessions_total{outcome="lost"} 2.0' in text

@@ -31,9 +31,9 @@ from session_server.transports.webrtc.limits import VideoMode, WebRtcLimits
 from session_server.transports.webrtc.media import Media, MediaPath
 from session_server.transports.webrtc.offer import read_offer
 from session_server.transports.webrtc.video_decoder import THREAD_NAME, Dropped
-from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.rtc_caller import Microphone, offer_of
 from tests.unit.transports.webrtc.vp8_clip import RGB, grey
+from tests.until import until
 
 LEVELS = (40, 90, 140, 190)
 

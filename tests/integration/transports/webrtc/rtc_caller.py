@@ -29,6 +29,7 @@ from aiortc.mediastreams import MediaStreamError
 
 from session_server.http.server import Server
 from tests.integration.server.caller import RATE, Caller, Event
+from tests.until import until
 
 SAMPLES = RATE // 50
 LOUD = 300.0
@@ -123,8 +124,7 @@ class RtcCaller(Caller):
     async def talk(self, pcm: bytes) -> None:
         """Say something, and wait until it has left."""
         self.microphone.say(pcm)
-        while self.microphone.speaking:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: not self.microphone.speaking, every_s=0.01)
 
     def loud_frames(self, start: int = 0) -> int:
         """How many frames at the ear, from number `start` on, sounded."""

@@ -10,7 +10,7 @@ import pytest
 
 from session_server.http.server import Server
 from tests.integration.server.caller import contains
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
 from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
@@ -20,6 +20,7 @@ from tests.integration.transports.webrtc.rtc_caller import (
     post_offer,
     vanish,
 )
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,6 @@ from PIL import Image
 from session_server.transports.webrtc.incoming_video import MOST_KBIT_S
 from session_server.transports.webrtc.media import MediaPath
 from session_server.transports.webrtc.video_frames import FrameAssembler
-from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.cameras import (
     LEVELS,
     Camera,
@@ -26,6 +25,7 @@ from tests.integration.transports.webrtc.cameras import (
     prefer,
     sections,
 )
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -77,9 +77,7 @@ async def test_while_nobody_looks_nothing_is_decoded_or_kept_and_reports_go_on()
             ours = [s for s in stats if s.type == "remote-inbound-rtp"]
             return bool(ours) and ours[0].packetsReceived > 0
 
-        async with asyncio.timeout(60):
-            while not await reported():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(reported, every_s=0.05)
         eye.wants_video = True
         await film.sees(6)
         assert film.key_frames_asked >= 1

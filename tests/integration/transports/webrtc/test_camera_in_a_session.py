@@ -6,10 +6,11 @@ import pytest
 
 from tests.integration.server.caller import Event
 from tests.integration.server.camera_frames import EYES, SEEN, counted, look
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import task_of
 from tests.integration.transports.webrtc.cameras import Camera
 from tests.integration.transports.webrtc.rtc_caller import ONLY_LOOPBACK, RtcCaller, calling
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ import pytest
 
 from session_server.transports.webrtc.limits import VideoMode
 from tests.integration.server.camera_frames import EYES, SEEN, counted
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.cameras import (
     Bars,
     decoder_threads,
@@ -14,6 +14,7 @@ from tests.integration.transports.webrtc.cameras import (
     sections,
 )
 from tests.integration.transports.webrtc.rtc_caller import ONLY_LOOPBACK, calling
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

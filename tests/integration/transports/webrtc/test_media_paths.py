@@ -11,7 +11,7 @@ from session_server.transports.webrtc.media import MediaPath
 from session_server.transports.webrtc.opus import Encoder
 from session_server.transports.webrtc.outgoing_audio import DirectAudio
 from tests.integration.server.caller import contains
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
 from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
@@ -21,6 +21,7 @@ from tests.integration.transports.webrtc.rtc_caller import (
     post_offer,
 )
 from tests.integration.transports.webrtc.test_calls import decoders
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

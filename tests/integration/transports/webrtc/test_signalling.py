@@ -11,7 +11,7 @@ from aiortc import VideoStreamTrack
 
 from session_server.http.server import Server
 from tests.integration.server.caller import calling as calling_by_websocket
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.cameras import direction
 from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
@@ -21,6 +21,7 @@ from tests.integration.transports.webrtc.rtc_caller import (
     offering,
     post_offer,
 )
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from session_server.http.server import Server
 from session_server.transports.webrtc.aiortc_internals import MAX_BYTES, MAX_WAITING
 from session_server.transports.webrtc.media import MediaPath
 from tests.integration.server.caller import calling as calling_by_websocket
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
     RtcCaller,
@@ -24,6 +24,7 @@ from tests.integration.transports.webrtc.rtc_caller import (
     post_offer,
 )
 from tests.integration.transports.webrtc.test_unconnected_calls import hang_up, join
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

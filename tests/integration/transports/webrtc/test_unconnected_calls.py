@@ -12,13 +12,14 @@ from websockets.exceptions import InvalidStatus
 from session_server.http.server import Server
 from tests.integration.server.bystander import assert_answers
 from tests.integration.server.caller import calling as calling_by_websocket
-from tests.integration.server.conftest import OpenServer, until
+from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.rtc_caller import (
     ONLY_LOOPBACK,
     calling,
     offering,
     post_offer,
 )
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 

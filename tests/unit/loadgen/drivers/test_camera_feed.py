@@ -13,8 +13,8 @@ from loadgen.drivers.camera_feed import Cameras, FilmFeed, filming
 from loadgen.records import FilmFigures
 from session_server.simulation.spec import CameraUse
 from session_server.types.audio import NS_PER_S
-from tests.integration.server.conftest import until
 from tests.patient_loop import LoopClock
+from tests.until import until
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from session_server.transports.webrtc.aiortc_internals import MAX_SOURCES, TooMa
 from session_server.transports.webrtc.incoming_video import ASK_EVERY_S, KEYS_EVERY_S, InlineCamera
 from session_server.transports.webrtc.video_decoder import DecodeThreads, Dropped
 from session_server.transports.webrtc.video_frames import VideoPacket
-from tests.integration.server.conftest import until
 from tests.unit.transports.webrtc.vp8_clip import SOURCE, clip, grey, packets
+from tests.until import until
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from session_server.transports.webrtc.video_decoder import (
     VideoDecoder,
 )
 from session_server.transports.webrtc.video_frames import EncodedFrame
-from tests.integration.server.conftest import until
 from tests.integration.transports.webrtc.cameras import decoder_threads
 from tests.unit.transports.webrtc.vp8_clip import clip, grey
+from tests.until import until
 
 pytestmark = pytest.mark.unit
 
