@@ -103,6 +103,11 @@ class ThinkerEngine(JobsByKey[_Job]):
         self._loaded: _Loaded | None = None
 
     @property
+    def table(self) -> SlotTable:
+        """Which session's state each slot holds, for inspection."""
+        return self._table
+
+    @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
             Stage.THINKER,

@@ -161,7 +161,7 @@ class MoshiBatch:
         )
         self._mimi.streaming_forever(slots)
         self._gen.streaming_forever(slots)
-        self._modules = {"mimi": self._mimi, "gen": self._gen, "lm": models.lm}
+        self.modules = {"mimi": self._mimi, "gen": self._gen, "lm": models.lm}
         self._fresh = torch.ones(slots, dtype=torch.bool)
 
     def begin(self, slot: int) -> None:
@@ -171,7 +171,7 @@ class MoshiBatch:
         with torch.no_grad():
             self._mimi.reset_streaming(reset_mask=mask)
             self._gen.reset_streaming(reset_mask=mask)
-            clear_rings(self._modules, slot)
+            clear_rings(self.modules, slot)
         self._fresh[slot] = True
 
     def step(self, frames: Any, mask: Any) -> Spoken:  # noqa: ANN401 - tensors
@@ -203,11 +203,11 @@ class MoshiBatch:
     def save(self, slot: int, kept: dict[str, object]) -> bytes:
         """See `save_slot`."""
         with torch.no_grad():
-            return save_slot(self._modules, slot, kept | {"fresh": bool(self._fresh[slot])})
+            return save_slot(self.modules, slot, kept | {"fresh": bool(self._fresh[slot])})
 
     def load(self, slot: int, state: bytes) -> dict[str, Any]:
         """See `load_slot`."""
         with torch.no_grad():
-            kept = load_slot(self._modules, slot, state)
+            kept = load_slot(self.modules, slot, state)
         self._fresh[slot] = kept["fresh"]
         return kept

@@ -90,6 +90,11 @@ class OmniThinker(JobsByKey[_Job]):
         self._loaded: ThinkerModel | None = None
 
     @property
+    def table(self) -> SlotTable:
+        """Which session's state each slot holds, for inspection."""
+        return self._table
+
+    @property
     def capabilities(self) -> Capabilities:
         options = self._options
         return Capabilities(
@@ -109,7 +114,7 @@ class OmniThinker(JobsByKey[_Job]):
 
     def start(self, key: JobKey, job: object) -> None:
         asked = self._accept(key, job, ThinkJob)
-        loaded, context = self._ready(), self._options.context
+        loaded, context = self.model, self._options.context
         room = context - min(self._options.max_tokens, context // _SHARE_OF_ANSWER)
         prompt = loaded.chat.render(asked, room)
         for _, sight in prompt.pictures:
@@ -137,7 +142,7 @@ class OmniThinker(JobsByKey[_Job]):
         )
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        loaded = self._ready()
+        loaded = self.model
         results: dict[JobKey, StepResult] = {}
         growing: list[_Job] = []
         with torch.inference_mode():
@@ -273,7 +278,9 @@ class OmniThinker(JobsByKey[_Job]):
         )
         return StepResult(job.key, output, units, finished=True)
 
-    def _ready(self) -> ThinkerModel:
+    @property
+    def model(self) -> ThinkerModel:
+        """Raises EngineFault when it is not loaded."""
         if self._loaded is None:
             raise EngineFault("the thinker is not loaded")
         return self._loaded

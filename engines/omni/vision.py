@@ -152,6 +152,13 @@ class OmniVision(JobsByKey[PictureJob]):
         )
 
     @property
+    def tower(self) -> PictureTower:
+        """Raises EngineFault when it is not loaded."""
+        if self._tower is None:
+            raise EngineFault("the vision tower is not loaded")
+        return self._tower
+
+    @property
     def tokens_remembered(self) -> int:
         return self._known_tokens
 
@@ -165,8 +172,7 @@ class OmniVision(JobsByKey[PictureJob]):
         self._jobs[key] = self._accept(key, job, PictureJob)
 
     def step(self, batch: Sequence[StepRequest]) -> list[StepResult]:
-        if self._tower is None:
-            raise EngineFault("the vision tower is not loaded")
+        tower = self.tower
         results: dict[JobKey, StepResult] = {}
         marks: dict[JobKey, str] = {}
         unseen: dict[str, Patches] = {}
@@ -178,7 +184,7 @@ class OmniVision(JobsByKey[PictureJob]):
             mark = self._mark(job.data)
             try:
                 if mark not in self._known and mark not in unseen:
-                    unseen[mark] = self._tower.patches(job.data)
+                    unseen[mark] = tower.patches(job.data)
             except BadPicture as error:
                 bad = UnseenPicture(f"The picture {error}.")
                 results[key] = StepResult(key, bad, 1, finished=True)
@@ -188,7 +194,7 @@ class OmniVision(JobsByKey[PictureJob]):
                 results[key] = StepResult(key, finished=True, error=f"looking failed: {reason}")
                 continue
             marks[key] = mark
-        new = self._looked_at(self._tower, unseen)
+        new = self._looked_at(tower, unseen)
         for key, mark in marks.items():
             picture = new.get(mark) or self._known[mark]
             results[key] = StepResult(key, picture, int(mark in new), finished=True)

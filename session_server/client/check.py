@@ -77,7 +77,7 @@ async def check(config: Config) -> CheckReport:
     began = time.monotonic()
     report = CheckReport()
     models = _models(config)
-    engines = await asyncio.to_thread(_engines, config)
+    engines = await asyncio.to_thread(engine_findings, config)
     report.findings += [models, *engines, await asyncio.to_thread(_port, config)]
     if config.observability.record_file is not None:
         report.findings.append(await asyncio.to_thread(_record, config))
@@ -120,7 +120,7 @@ def _models(config: Config) -> Finding:
     return Finding("models", True, f"all in {store.root}")
 
 
-def _engines(config: Config) -> list[Finding]:
+def engine_findings(config: Config) -> list[Finding]:
     """A finding for each thing that an engine of the graph lacks, or does not know."""
     store = model_store(config)
     duplex = config.graph.duplex
@@ -130,12 +130,12 @@ def _engines(config: Config) -> list[Finding]:
             Finding(name, False, line, registry.cure(duplex.engine, line))
             for line in registry.missing(duplex.engine, duplex.options, store)
         ]
-        beside = [] if duplex.words is None else _engine(recogniser(duplex.words), store)
+        beside = [] if duplex.words is None else stage_findings(recogniser(duplex.words), store)
         return found + [replace(of, detail=by_its_key(of.detail)) for of in beside]
-    return [finding for spec in config.graph.stages for finding in _engine(spec, store)]
+    return [finding for spec in config.graph.stages for finding in stage_findings(spec, store)]
 
 
-def _engine(spec: StageSpec, store: ModelStore) -> list[Finding]:
+def stage_findings(spec: StageSpec, store: ModelStore) -> list[Finding]:
     name = f"{spec.stage.value} ({spec.engine})"
     lines = registry.missing(spec.engine, spec.engine_options, store)
     try:

@@ -83,6 +83,7 @@ from session_server.core.settings import CoreParams, SessionSettings, TurnMode
 from session_server.core.truncation import Truncation
 from session_server.core.turn_taking import WITH_ANSWER, TurnEvent, TurnState, TurnTaking
 from session_server.core.user_turns import InputBuffer, UserTurns
+from session_server.core.video_window import VideoWindow
 from session_server.types.audio import PlaybackSnapshot
 from session_server.types.ids import NewId
 
@@ -179,6 +180,11 @@ class Session:
     def state(self) -> TurnState:
         """Who has the floor."""
         return self._turn.state
+
+    @property
+    def video_window(self) -> VideoWindow:
+        """What the session's answers know of its camera, for inspection."""
+        return self._camera.window
 
     @property
     def epoch(self) -> int:

@@ -112,6 +112,11 @@ class VideoWindow:
     # -- what is known
 
     @property
+    def held(self) -> tuple[int, int]:
+        """How many pictures are kept whole, and how many lines of earlier ones."""
+        return len(self._whole), len(self._lines)
+
+    @property
     def alive(self) -> bool:
         """Frames come."""
         lost_ms = self._context.params.camera_lost_ms

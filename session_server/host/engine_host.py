@@ -42,7 +42,7 @@ from session_server.host.messages import (
     ToSession,
     UserSpeaks,
 )
-from session_server.host.pipeline_parts import ResponseTimes
+from session_server.host.pipeline_parts import HostStages, ResponseTimes
 from session_server.host.prefix_prefill import Warming
 from session_server.host.recognition import RecognitionLane
 from session_server.host.response_pipeline import ResponsePipeline
@@ -161,6 +161,11 @@ class EngineHost:
         return all(runner.state in up for runner in self._stages.runners.values())
 
     @property
+    def stages(self) -> HostStages:
+        """The stages as they run, for inspection."""
+        return self._stages
+
+    @property
     def costs(self) -> CostModel:
         """What steps cost, as measured."""
         return self._costs
@@ -179,6 +184,16 @@ class EngineHost:
     def responses(self) -> int:
         """Responses under way, drafts and waiting ones included."""
         return sum(len(session.responses) for session in self._sessions.values())
+
+    @property
+    def recognitions(self) -> int:
+        """Words, turns and pictures that are being recognised."""
+        return len(self._recognition)
+
+    @property
+    def prefix_prefills(self) -> int:
+        """Sessions whose prompt is being read ahead."""
+        return len(self._warming)
 
     def sessions_by_class(self) -> Counter[str]:
         """Open sessions by the most pressing of their responses; idle without one."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -81,8 +81,8 @@ class Doorstep:
         wait_s: float = _WAIT_S,
     ) -> None:
         self._refusal = refusal
-        self._patience_s = patience_s
-        self._wait_s = wait_s
+        self.patience_s = patience_s
+        self.wait_s = wait_s
         self._free = asyncio.Semaphore(most)
         self._here: dict[SetupStep, None] = {}
         self._waiting = 0
@@ -96,7 +96,7 @@ class Doorstep:
         self._waiting += 1
         self._look()
         try:
-            async with asyncio.timeout(self._wait_s):
+            async with asyncio.timeout(self.wait_s):
                 await self._free.acquire()
         except TimeoutError:
             text = "too many calls are being connected"
@@ -120,11 +120,11 @@ class Doorstep:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        soonest = now + self._patience_s
+        soonest = now + self.patience_s
         for step in list(self._here):
             if step.answered_at is None or step.give_way is None:
                 continue
-            due = step.answered_at + self._patience_s
+            due = step.answered_at + self.patience_s
             if due <= now:
                 give_way, step.give_way = step.give_way, None
                 give_way()
@@ -213,13 +213,21 @@ class Calls:
         self._new_call_id = place.new_call_id
         self._setups = asyncio.Semaphore(config.webrtc.max_setups)
         most = min(config.webrtc.max_unconnected, config.scheduler.max_sessions // 2)
-        self._doorstep = Doorstep(place.share_of(most, least=1), registry.refusal)
+        self.pending = Doorstep(place.share_of(most, least=1), registry.refusal)
         self._live: dict[str, LiveCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         offer_addresses(config.webrtc.host_addresses)
 
     def __len__(self) -> int:
         return len(self._live)
+
+    def __iter__(self) -> Iterator[LiveCall]:
+        return iter(self._live.values())
+
+    @property
+    def carried(self) -> int:
+        """Calls that are being set up, live, or freeing what they held."""
+        return len(self._tasks)
 
     def find(self, call_id: str) -> LiveCall | None:
         """None for a call that is over, too, though it may still be freeing what it held."""
@@ -272,7 +280,7 @@ class Calls:
     ) -> None:
         """One call from its place among the pending ones to its end."""
         try:
-            step = await self._doorstep.enter()
+            step = await self.pending.enter()
             try:
                 await self._admitted(offer, context, answered, step)
             finally:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from session_server.scheduler.params import SchedulerParams
@@ -65,6 +65,9 @@ class SessionLimit:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._open)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ It moves nothing itself; the books are `kv_pool.KvPool` with the invariants. Tok
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from session_server.scheduler.eviction import NextUse, Want
@@ -58,6 +59,11 @@ class Residency:
         self._pool = self._traffic.pool
 
     # -- questions
+
+    @property
+    def entries(self) -> Iterable[Entry]:
+        """What each session has, for inspection."""
+        return self._pool.entries.values()
 
     @property
     def waiting(self) -> int:

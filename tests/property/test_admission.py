@@ -64,7 +64,7 @@ class Door(RuleBasedStateMachine):
     @precondition(lambda self: len(self.limit))
     @rule(data=st.data(), count=st.integers(1, 60))
     def ask(self, data: st.DataObject, count: int) -> None:
-        names = sorted(self.limit._open)
+        names = sorted(self.limit)
         for _ in range(count):
             name = data.draw(st.sampled_from(names))
             verdict, reason = RULE.decide(0, len(self.inside), LOADS)
@@ -83,7 +83,7 @@ class Door(RuleBasedStateMachine):
     @precondition(lambda self: len(self.limit))
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.limit._open)))
+        name = data.draw(st.sampled_from(sorted(self.limit)))
         while name in self.inside:
             self.inside.remove(name)
             self.demand.ended(name, self.now)

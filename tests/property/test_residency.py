@@ -68,10 +68,10 @@ class ResidencyMachine(RuleBasedStateMachine):
 
     def tell(self, event):
         used = {session for session, _ in self.working}
-        used |= {e.name for e in self.residency._pool.entries.values() if e.holds}
+        used |= {e.name for e in self.residency.entries if e.holds}
         shielded = {
             entry.name
-            for entry in self.residency._pool.entries.values()
+            for entry in self.residency.entries
             if entry.protected_until_ns is not None and entry.protected_until_ns > self.now
         }
         self.carry_out(self.residency.handle(event, self.now), used, shielded, event)
@@ -210,7 +210,7 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.now += ms * MS
         due = self.residency.next_deadline()
         if due is not None and due <= self.now:
-            used = {e.name for e in self.residency._pool.entries.values() if e.holds}
+            used = {e.name for e in self.residency.entries if e.holds}
             self.carry_out(self.residency.on_deadline(self.now), used, set(), None)
 
     @rule()
@@ -232,7 +232,7 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.residency.check()
         assert sum(self.residency.blocks().values()) == self.params.total_blocks
         assert self.residency.host_bytes <= self.params.host_bytes
-        for entry in self.residency._pool.entries.values():
+        for entry in self.residency.entries:
             assert entry.here == self.device.get(entry.name, 0), entry
             assert entry.away == self.host.get(entry.name, 0), entry
             for hold in entry.holds.values():

@@ -73,11 +73,11 @@ class Call:
         self.call_id = call_id
         self._media = media
         self._audio: CallAudio | None = None
-        self._video: CallVideo | None = None
+        self.video: CallVideo | None = None
         self._offer = offer
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._peer = RTCPeerConnection(RTCConfiguration(iceServers=_ice_servers(limits)))
+        self.peer = RTCPeerConnection(RTCConfiguration(iceServers=_ice_servers(limits)))
         self.outbox = CallOutbox(offer, limits, lambda: self._end(Ending.SERVER_CLOSED))
         self._endpoint: TalkingEndpoint | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,15 +89,15 @@ class Call:
         self._packets: int | None = None
         self._probe: RTCDataChannel | None = None
         self._has_channel = False
-        self._peer.on("track", self._on_track)
-        self._peer.on("datachannel", self._on_channel)
-        self._peer.on("connectionstatechange", self._on_state)
+        self.peer.on("track", self._on_track)
+        self.peer.on("datachannel", self._on_channel)
+        self.peer.on("connectionstatechange", self._on_state)
 
     # -- signalling
 
     async def answer(self) -> str:
         """The SDP answer. Raises ClientFault for an offer that aiortc refuses."""
-        peer = self._peer
+        peer = self.peer
         self._audio = self._media.audio_for(peer, self.outbox.playout, self)
         self.outbox.clock = self._audio.clock
         ours = peer.getTransceivers()[0]
@@ -107,8 +107,8 @@ class Call:
         mode, shared = self._limits.video, self._media.video
         if self._offer.has_camera and mode != "off" and shared is not None:
             keys_only = mode == "key_frames"
-            self._video = CallVideo(shared, peer, self, self.call_id, keys_only=keys_only)
-            used.append(self._video.transceiver)
+            self.video = CallVideo(shared, peer, self, self.call_id, keys_only=keys_only)
+            used.append(self.video.transceiver)
         try:
             await peer.setRemoteDescription(RTCSessionDescription(self._offer.sdp, "offer"))
             watch_over(peer)
@@ -121,7 +121,7 @@ class Call:
             text = f"The offer cannot be answered: {fault}."
             raise ClientFault("invalid_sdp", text, param="sdp") from fault
         answered = str(peer.localDescription.sdp)
-        return answered if self._video is None else self._video.bounded(answered)
+        return answered if self.video is None else self.video.bounded(answered)
 
     def hang_up(self) -> None:
         """End the call now. Idempotent."""
@@ -155,9 +155,9 @@ class Call:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._audio is not None:
             self._audio.release()
-        if self._video is not None:
-            self._video.release()
-        await close_peer(self._peer, self.call_id, self._limits.close_wait_s)
+        if self.video is not None:
+            self.video.release()
+        await close_peer(self.peer, self.call_id, self._limits.close_wait_s)
 
     def _end(self, why: Ending) -> None:
         if self.ending is None:
@@ -179,8 +179,8 @@ class Call:
 
     def _on_track(self, track: MediaStreamTrack) -> None:
         reading: Coroutine[None, None, None] | None
-        audio, video = self._audio, self._video
-        if audio is not None and track is self._peer.getTransceivers()[0].receiver.track:
+        audio, video = self._audio, self.video
+        if audio is not None and track is self.peer.getTransceivers()[0].receiver.track:
             reading = audio.read(track)
         elif video is not None and track is video.transceiver.receiver.track:
             reading = video.read(track)
@@ -204,7 +204,7 @@ class Call:
         self.outbox.opened(channel)
 
     def _on_state(self) -> None:
-        state = self._peer.connectionState
+        state = self.peer.connectionState
         if state == "connected":
             self._connected = True
             self._tell_connected()
@@ -279,7 +279,7 @@ class Call:
     async def _read_figures(self) -> int:
         """Take over round trip time and losses; the number of packets that have come so far."""
         packets = 0
-        for entry in (await self._peer.getStats()).values():
+        for entry in (await self.peer.getStats()).values():
             if entry.type == "transport":
                 packets += entry.packetsReceived
             elif entry.type == "remote-inbound-rtp":
@@ -295,7 +295,7 @@ class Call:
         if not self._offer.has_channel:
             return
         if self._probe is None:
-            self._probe = self._peer.createDataChannel(_PROBE_CHANNEL)
+            self._probe = self.peer.createDataChannel(_PROBE_CHANNEL)
         elif self._probe.readyState == "open" and not self._probe.bufferedAmount:
             self._probe.send(".")
 

@@ -108,6 +108,16 @@ class InlineCamera:
         self._receiver.receive = self._begin
         self._receiver._handle_rtp_packet = self._handle
 
+    @property
+    def source(self) -> int | None:
+        """Of the packets that frames are made of; None before the first."""
+        return self._frames.source
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be decoded."""
+        return self._decoder.waiting
+
     def release(self) -> None:
         """Nothing is seen any more. Idempotent."""
         self._over = True
@@ -278,9 +288,9 @@ class CallVideo:
             [codec for codec in codecs if codec.mimeType.lower() == "video/vp8"]
         )
         receiver = self.transceiver.receiver
-        self._inline: InlineCamera | None = None
+        self.inline: InlineCamera | None = None
         if shared.cheap:
-            self._inline = InlineCamera(receiver, self, shared.threads, keys_only=keys_only)
+            self.inline = InlineCamera(receiver, self, shared.threads, keys_only=keys_only)
         else:
             watch_over_reports(receiver, self.failed)
 
@@ -295,13 +305,13 @@ class CallVideo:
 
     def read(self, track: MediaStreamTrack) -> Coroutine[None, None, None] | None:
         """The camera's track is there: what has to run for it, until it ends."""
-        return None if self._inline is not None else self._watch(track)
+        return None if self.inline is not None else self._watch(track)
 
     def release(self) -> None:
         """Free everything. Idempotent."""
         self._over = True
-        if self._inline is not None:
-            self._inline.release()
+        if self.inline is not None:
+            self.inline.release()
 
     async def _watch(self, track: MediaStreamTrack) -> None:
         shown_at = self._loop.time() - STOCK_EVERY_S

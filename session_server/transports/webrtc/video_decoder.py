@@ -170,6 +170,16 @@ class VideoDecoder:
         self._working = False
         self._needs_key = True
 
+    @property
+    def waiting(self) -> int:
+        """Frames that wait."""
+        return len(self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Their size."""
+        return self._waiting_bytes
+
     def put(self, frame: EncodedFrame) -> None:
         """The next frame. Those before the first key frame are let go."""
         if frame.key:

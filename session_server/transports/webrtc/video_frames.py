@@ -129,6 +129,11 @@ class FrameAssembler:
         """Nothing can be decoded until a key frame comes."""
         return self._next is None
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many packets are kept of the frame that is to be whole next, and how many came before their turn."""
+        return len(self._frame), len(self._ahead)
+
     def put(self, packet: VideoPacket, now: float) -> list[EncodedFrame]:
         """The frames that are whole with it."""
         self.ask_again = []

@@ -157,7 +157,7 @@ def test_a_slot_is_free_of_what_its_last_conversation_left_even_where_that_was_n
     made.begin(0)
     while not expected.over:
         run(made, {0: expected})
-    for row in moshi_state.rows(made._modules):
+    for row in moshi_state.rows(made.modules):
         if row.tensor.is_floating_point():
             row.tensor.select(row.dim, 0).fill_(float("nan"))
     made.begin(0)
@@ -204,12 +204,12 @@ def test_every_state_that_moshi_keeps_is_known() -> None:
     made = batch(2)
     kinds = {
         type(state).__name__
-        for module in made._modules.values()
+        for module in made.modules.values()
         for state in module.get_streaming_state().values()
     }
     assert kinds == set(moshi_state.FIELDS)
-    known = {row.name for row in moshi_state.rows(made._modules)}
-    for label, module in made._modules.items():
+    known = {row.name for row in moshi_state.rows(made.modules)}
+    for label, module in made.modules.items():
         for path, state in module.get_streaming_state().items():
             for name, value in vars(state).items():
                 if torch.is_tensor(value) and value.dim() and name not in ("exec_mask", "initial"):

@@ -52,8 +52,8 @@ async def ask(caller: Caller, text: str) -> Event:
 
 def picture_tokens(engines: list) -> int:
     """Places of pictures in the last prompt that was read, and of sounds, where there are any."""
-    (thinker,) = (engine for engine in engines if hasattr(engine, "_table"))
-    newest = max(thinker._table.slots, key=lambda slot: slot.used)
+    (thinker,) = (engine for engine in engines if hasattr(engine, "table"))
+    newest = max(thinker.table.slots, key=lambda slot: slot.used)
     return sum(identity < 0 for identity in newest.tokens)
 
 
@@ -65,13 +65,13 @@ async def test_the_newest_frame_is_in_the_prompt_as_a_picture_with_those_before_
         assert picture_tokens(engines) == 0
         seen = await look(caller, 1)
         assert seen["seen"]["objects"] == []
-        (one,) = server.host._stages.pictures.of(caller.session_id).values()
+        (one,) = server.host.stages.pictures.of(caller.session_id).values()
         first = await ask(caller, "What do you see?")
         assert first["status"] == ENDED
         assert picture_tokens(engines) == one.tokens
         await look(caller, 2)
         await ask(caller, "And now?")
-        both = server.host._stages.pictures.of(caller.session_id).values()
+        both = server.host.stages.pictures.of(caller.session_id).values()
         assert picture_tokens(engines) == sum(picture.tokens for picture in both) > one.tokens
 
 
@@ -79,7 +79,7 @@ async def test_a_spoken_question_to_the_camera_is_answered_in_speech(kind, optio
     async with filmed(kind, options) as (server, caller):
         await caller.detect(DETECTION)
         await look(caller, 1)
-        (frame,) = server.host._stages.pictures.of(caller.session_id).values()
+        (frame,) = server.host.stages.pictures.of(caller.session_id).values()
         done = await caller.ended(await turn(caller, 0.7, 1))
         assert done["status"] == ENDED
         assert caller.pcm(done["id"])
@@ -90,11 +90,11 @@ async def test_many_frames_are_bounded_and_end_with_the_session(kind, options):
     async with filmed(kind, options) as (server, caller):
         for number in range(MOST_FRAMES + 4):
             await look(caller, number)
-        assert len(server.host._stages.pictures.of(caller.session_id)) == MOST_FRAMES
+        assert len(server.host.stages.pictures.of(caller.session_id)) == MOST_FRAMES
         assert counted(server)["change"] >= MOST_FRAMES
         done = await ask(caller, "What do you see?")
         assert done["status"] == ENDED
-    assert len(server.host._stages.pictures) == 0
+    assert len(server.host.stages.pictures) == 0
 
 
 async def test_a_flood_of_frames_never_piles_up_at_the_tower(kind, options):
@@ -102,8 +102,8 @@ async def test_a_flood_of_frames_never_piles_up_at_the_tower(kind, options):
         for number in range(60):
             await caller.send(shot(painted(number, 160, 120, "JPEG")))
             await asyncio.sleep(0.01)
-            assert len(server.host._recognition) <= 1
+            assert server.host.recognitions <= 1
         await caller.wait(SEEN)
-        await until(lambda: not len(server.host._recognition))
+        await until(lambda: not server.host.recognitions)
         done = await ask(caller, "What do you see?")
         assert done["status"] == ENDED

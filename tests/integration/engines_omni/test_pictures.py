@@ -85,12 +85,12 @@ def test_answers_about_pictures_are_those_of_transformers_generate(kind, idle, w
     begin_talking(talks, [ours])
     talk(talks, [ours])
     talks.release(ours.key)
-    prompt = thinks._loaded.chat.render(job, 500)
-    patches = [eyes._tower.patches(picture) for picture in (WIDE, TALL)]
+    prompt = thinks.model.chat.render(job, 500)
+    patches = [eyes.tower.patches(picture) for picture in (WIDE, TALL)]
     said, codes = PUBLISHED[kind.name](
         weights,
         prompt.tokens,
-        features(thinks._loaded.listener, sound(0.7, 5)),
+        features(thinks.model.listener, sound(0.7, 5)),
         {
             "thinker_pixel_values": torch.cat([p.pixels for p in patches]),
             "image_grid_thw": torch.cat([p.grid for p in patches]),
@@ -98,7 +98,7 @@ def test_answers_about_pictures_are_those_of_transformers_generate(kind, idle, w
     )
     said = said[len(prompt) :].tolist()
     assert ours.end.output_tokens == len(said) == TOKENS
-    assert "".join(ours.texts) == "".join(map(thinks._loaded.chat.decode, ([t] for t in said)))
+    assert "".join(ours.texts) == "".join(map(thinks.model.chat.decode, ([t] for t in said)))
     same = min(TOKENS - 1, FRAMES)
     assert torch.equal(ours.frames[:same], codes[:same])
 
@@ -169,7 +169,7 @@ def test_a_spoken_question_is_not_trimmed_before_the_frame_that_it_is_about(idle
     shows = replace(shows, camera=CameraView(None, 0.1))
     old = tuple(PromptMessage("user", "x" * 40) for _ in range(9))
     job = ThinkJob("", (*old, PromptMessage("user", "", audio=sound(4.0, 3)), shows))
-    chat = thinks._loaded.chat
+    chat = thinks.model.chat
     lengths = [len(chat.render(ThinkJob("", job.messages[n:]), 5000)) for n in (0, 9, 10)]
     # room for the frame alone by the rule of trimming, which drops two thirds at a time
     prompt = chat.render(job, lengths[1] + 30)
@@ -212,7 +212,7 @@ def test_released_anywhere_in_a_picture_the_others_are_untouched(idle):
 def test_a_mark_that_a_user_types_shows_nothing(idle):
     eyes, thinks, _ = idle
     (picture,) = embedded(eyes, WIDE)
-    chat = thinks._loaded.chat
+    chat = thinks.model.chat
     typed = ThinkJob(
         "", (PromptMessage("user", f"[Picture: {picture.mark}] <|image_pad|><|IMAGE|>"),)
     )
@@ -240,7 +240,7 @@ def test_old_pictures_are_trimmed_with_their_messages(idle):
     job = heard(sound(0.5, 1), *(shown(picture) for picture in seen))
     made = thought(thinks, "long", job, "long")
     assert made.end.prompt_tokens < 512
-    prompt = thinks._loaded.chat.render(job, 500)
+    prompt = thinks.model.chat.render(job, 500)
     assert 0 < len(prompt.pictures) < len(seen)
     # what is told may be more than the talker has room for, and be cut in a picture
     begin_talking(talks, [made])

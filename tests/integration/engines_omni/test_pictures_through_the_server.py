@@ -78,16 +78,16 @@ async def test_a_picture_before_the_question_is_read_while_the_user_speaks(kind,
     async with serving(kind, options) as server, calling(server.address.ws) as caller:
         await caller.detect(DETECTION)
         await caller.send(picture_item(painted(1, *SIZE)))
-        await until(lambda: len(server.host._stages.pictures) == 1)
+        await until(lambda: len(server.host.stages.pictures) == 1)
         start = len(caller.events)
         await caller.append(speech(0.7, 1))
-        (thinker,) = (engine for engine in engines if hasattr(engine, "_table"))
-        (picture,) = server.host._stages.pictures.of(caller.session_id).values()
+        (thinker,) = (engine for engine in engines if hasattr(engine, "table"))
+        (picture,) = server.host.stages.pictures.of(caller.session_id).values()
         instructions = caller.events[0]["session"]["instructions"]
         before = ThinkJob(instructions, (shown(picture),), warm=True)
-        read_ahead = len(thinker._loaded.chat.render(before, 1000))
+        read_ahead = len(thinker.model.chat.render(before, 1000))
         assert read_ahead > picture.tokens
-        slots = thinker._table.slots
+        slots = thinker.table.slots
         await until(lambda: any(len(slot.tokens) >= read_ahead - 1 for slot in slots))
         await caller.speak(silence(0.5))
         created = await caller.wait("response.created", start, 120)
@@ -104,7 +104,7 @@ async def test_a_picture_that_is_none_is_told_and_the_answer_goes_on(kind, optio
         (error,) = [event["error"] for event in caller.of("error", start)]
         assert error["code"] == "invalid_value"
         assert "image_url" in error["param"]
-        assert len(server.host._stages.pictures) == 0
+        assert len(server.host.stages.pictures) == 0
 
 
 async def test_a_session_that_ends_leaves_no_picture_behind(kind, options):
@@ -113,6 +113,6 @@ async def test_a_session_that_ends_leaves_no_picture_behind(kind, options):
             async with calling(server.address.ws) as caller:
                 await caller.send(picture_item(painted(1, *SIZE)))
                 await ask(caller, "What do you see?")
-                assert len(server.host._stages.pictures) == 1
+                assert len(server.host.stages.pictures) == 1
         # `serving` has seen that the sessions are over
-    assert len(server.host._stages.pictures) == 0
+    assert len(server.host.stages.pictures) == 0

@@ -135,7 +135,7 @@ async def test_a_spoken_turn_about_a_picture_through_processes_one_of_which_is_k
         first = await caller.ended(await turn(caller, 0.7, 1))
         assert first["status"] == ENDED
         assert len(caller.pcm(first["id"])) == 2 * kind.samples(frames(kind))
-        workers = {stage: server.host._stages.runners[stage]._worker for stage in STAGES}
+        workers = {stage: server.host.stages.runners[stage]._worker for stage in STAGES}
         assert first["usage"]["input_tokens"] > 20 + PICTURE_TOKENS
         assert (
             workers[Stage.THINKER].process.channel.in_arena > 0

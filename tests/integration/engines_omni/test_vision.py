@@ -129,14 +129,14 @@ def test_what_is_remembered_is_bounded(create):
 
 
 def test_a_picture_at_which_the_processor_fails_fails_alone(eyes, monkeypatch):
-    cut = eyes._tower.patches
+    cut = eyes.tower.patches
 
     def fails(data: bytes):
         if data == painted(90):
             raise RuntimeError("no such filter")
         return cut(data)
 
-    monkeypatch.setattr(eyes._tower, "patches", fails)
+    monkeypatch.setattr(eyes.tower, "patches", fails)
     bad, good = look(eyes, painted(90), painted(91), at_once=2)
     assert bad.error == "looking failed: no such filter"
     assert isinstance(good.output, EmbeddedPicture)

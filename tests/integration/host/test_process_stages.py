@@ -20,7 +20,7 @@ LONG = "Tell me a long story about the sea"
 
 
 def pid_of(bench, stage):
-    return bench.host._stages.runners[stage]._worker.pid
+    return bench.host.stages.runners[stage]._worker.pid
 
 
 def is_running(pid):

@@ -106,7 +106,7 @@ async def test_answers_are_the_same_with_two_slots_as_with_eight(
     await tight.close(*SESSIONS)
     assert residency.held_bytes == 0
     assert not kept(tmp_path)
-    assert not any(slot.tokens for slot in engine._table.slots), "a closed session's state is kept"
+    assert not any(slot.tokens for slot in engine.table.slots), "a closed session's state is kept"
     await roomy.close(*SESSIONS)
 
 
@@ -180,4 +180,4 @@ async def test_sessions_that_close_in_mid_move_leave_nothing(open_bench, replace
     machine.check()
     assert machine.blocks()["free"] == 2
     assert bench.host.residency.held_bytes == 0
-    assert not any(slot.tokens for slot in engine._table.slots)
+    assert not any(slot.tokens for slot in engine.table.slots)

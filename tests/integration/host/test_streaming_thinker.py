@@ -45,7 +45,7 @@ def bench_of(open_bench):
 
 
 def engine_of(bench) -> SimStreamingThinker:
-    return bench.host._stages.runners[Stage.THINKER]._keeper.engine
+    return bench.host.stages.runners[Stage.THINKER]._keeper.engine
 
 
 def assert_freed(bench) -> None:
@@ -149,7 +149,7 @@ async def test_a_thinker_that_cannot_read_ahead_is_not_asked_to(bench_of):
     bench.post(
         OpenSession("s"), FromSession("s", WarmPrefix("w", "Be brief.", prompt, (), ToolChoice()))
     )
-    assert len(bench.host._warming) == 0
+    assert bench.host.prefix_prefills == 0
     await bench.settle()
     assert not asked
     bench.ask("r", "Well")
@@ -175,7 +175,7 @@ async def test_what_was_read_while_the_user_spoke_is_not_read_again(bench_of):
         OpenSession("s"), FromSession("s", WarmPrefix("w", "Be brief.", past, (), ToolChoice()))
     )
     await bench.settle()
-    assert len(bench.host._warming) == 0
+    assert bench.host.prefix_prefills == 0
     assert_freed(bench)
     assert engine_of(bench).figures()["cached_tokens"] == 0
     bench.ask("r", " ".join(["word"] * 20))

@@ -42,7 +42,7 @@ def test_each_shipped_configuration_has_a_page_that_is_there():
 def test_what_its_engines_lack_is_told_with_the_page_of_their_family(name: str, tmp_path: Path):
     config = load(Path(name)).config
     config = replace(config, models=replace(config.models, folder=str(tmp_path)))
-    for finding in checking._engines(config):
+    for finding in checking.engine_findings(config):
         assert not finding.ok
         assert finding.detail
         assert "\n" not in finding.detail
@@ -76,10 +76,10 @@ def test_what_is_missing_without_the_packages_is_told_at_once(monkeypatch: pytes
 
 def test_an_option_that_cannot_be_is_told_by_its_path_whatever_else_is_missing():
     spec = StageSpec(Stage.THINKER, "remote.openai_chat", options={"base_url": "ftp://x"})
-    (finding,) = checking._engine(spec, ModelStore())
+    (finding,) = checking.stage_findings(spec, ModelStore())
     assert finding.detail.startswith("graph.stages.thinker.options.base_url: ")
     assert finding.cure == "correct it; see docs/big_engines.md"
-    (finding,) = checking._engine(replace(spec, engine="remote.nobody"), ModelStore())
+    (finding,) = checking.stage_findings(replace(spec, engine="remote.nobody"), ModelStore())
     assert finding.detail.startswith("graph.stages.thinker.engine: unknown engine 'remote.nobody'")
 
 

@@ -142,13 +142,9 @@ async def test_a_server_that_vanishes_ends_the_call(
         assert calls is not None
 
         async def cut_the_line() -> None:
-            await until(
-                lambda: any(
-                    live.call.outbox.playout.next_index > 20 for live in calls._live.values()
-                )
-            )
-            for live in calls._live.values():
-                for transceiver in live.call._peer.getTransceivers():
+            await until(lambda: any(live.call.outbox.playout.next_index > 20 for live in calls))
+            for live in calls:
+                for transceiver in live.call.peer.getTransceivers():
                     for protocol in transceiver.receiver.transport.transport._connection._protocols:
                         protocol.transport.abort()
 

@@ -118,11 +118,11 @@ async def test_a_recogniser_that_is_slower_than_speech_has_a_bounded_backlog(ser
         highest = 0
         for seed in range(3):
             await caller.speak(speech(0.5, seed))
-            highest = max(highest, len(server.host._recognition))
+            highest = max(highest, server.host.recognitions)
             await caller.append(silence(0.4))
             await caller.fence()
         assert highest <= 2
         await caller.send({"type": "response.cancel"})
         await caller.ended(name)
         await caller.send(append(silence(1)))
-        await until(lambda: len(server.host._recognition) == 0)
+        await until(lambda: server.host.recognitions == 0)

@@ -204,7 +204,7 @@ def test_a_barge_in_drops_the_look_of_before_and_asks_for_a_new_frame():
     assert len(cam.take(a.WantFrame)) == 1
     assert look.work_id in [cancelled.work_id for cancelled in cam.take(a.CancelWork)]
     cam.answer(look)
-    assert cam.session._camera.window.newest() is None
+    assert cam.session.video_window.newest() is None
 
 
 def test_a_barge_in_keeps_the_look_of_its_own_turn():
@@ -218,7 +218,7 @@ def test_a_barge_in_keeps_the_look_of_its_own_turn():
     cam.speak(640)
     assert len(cam.take(a.RaiseFence)) == 1
     assert cam.counted("stale_outputs", "vision") == 0
-    assert cam.session._camera.window.newest().text == "a cup"
+    assert cam.session.video_window.newest().text == "a cup"
 
 
 # -- rates
@@ -509,9 +509,8 @@ def test_earlier_pictures_are_lines_that_differ_and_few():
     for number in range(40):
         cam.show("x", *["cup"] * (1 + number % 9))
         cam.wait(100)
-    window = cam.session._camera.window
-    assert len(window._whole) == 2
-    assert len(window._lines) == MOST_LINES
+    window = cam.session.video_window
+    assert window.held == (2, MOST_LINES)
     view, _ = window.view()
     assert len(view.earlier) == LINES_IN_PROMPT
     assert view.earlier[-1] == "now: 3 cup"
@@ -523,7 +522,7 @@ def test_pictures_that_stand_for_themselves_are_told_as_such():
         frame = cam.frame()
         cam.scenes[frame] = (f"<picture {number}>", None)
         cam.wait(600)
-    view, line = cam.session._camera.window.view()
+    view, line = cam.session.video_window.view()
     assert len(view.earlier) == PICTURES_IN_PROMPT
     assert line.startswith("[Camera, now: <picture 5> Earlier: 2 s ago: <picture 2>;")
 
@@ -533,11 +532,11 @@ def test_evidence_of_long_ago_is_a_line():
     cam.show("a cat", "cat")
     cam.wait(20_000)
     cam.show("a dog", "dog")
-    assert len(cam.session._camera.window._whole) == 1
-    assert cam.session._camera.window.view()[0].earlier == ("20 s ago: 1 cat",)
+    assert cam.session.video_window.held[0] == 1
+    assert cam.session.video_window.view()[0].earlier == ("20 s ago: 1 cat",)
     cam.wait(70_000)
     cam.show("a wall")
-    assert cam.session._camera.window.view()[0].earlier[0] == "1 min ago: 1 cat"
+    assert cam.session.video_window.view()[0].earlier[0] == "1 min ago: 1 cat"
 
 
 def test_a_thinker_that_hears_gets_the_camera_beside_the_sound():

@@ -189,7 +189,7 @@ def test_what_cannot_be_hidden_is_preloaded_in_part():
     shell.tell(UserSpeechStarted("a"))
     shell.move()
     loaded = sum(load.tokens for load in shell.of(LoadState))
-    missing = sum(e.away for e in shell.machine._pool.entries.values())
+    missing = sum(e.away for e in shell.machine.entries)
     assert loaded > 0
     assert missing > 0
     shell.tell(StateWanted("a", "u", 400))

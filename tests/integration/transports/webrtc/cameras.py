@@ -143,7 +143,7 @@ class Film:
     @property
     def inline(self) -> Any:
         """The receiving side on the cheap path, for inspection."""
-        return self.call._video._inline  # type: ignore[union-attr]
+        return self.call.video.inline  # type: ignore[union-attr]
 
     def count_requests(self) -> None:
         """Count the key frames that the server asks for."""

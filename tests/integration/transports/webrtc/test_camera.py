@@ -68,7 +68,7 @@ async def test_while_nobody_looks_nothing_is_decoded_or_kept_and_reports_go_on()
         assert film.shown == 0
         assert eye.seen == []
         assert decoder_threads() == 0
-        assert film.inline._frames.source is None
+        assert film.inline.source is None
         assert film.key_frames_asked == 0
         sender = film.camera
 
@@ -96,7 +96,7 @@ async def test_on_the_stock_path_frames_that_nobody_wants_are_read_and_dropped()
     eye.wants_video = False
     async with filming(MediaPath.STOCK, eye=eye) as film:
         await film.films(20)
-        track: Any = film.call._video.transceiver.receiver.track  # type: ignore[union-attr]
+        track: Any = film.call.video.transceiver.receiver.track  # type: ignore[union-attr]
         await until(lambda: track._queue.qsize() == 0)
         assert eye.seen == []
         eye.wants_video = True
@@ -240,8 +240,7 @@ async def test_audio_goes_on_while_video_floods():
         lasted_s = loop.time() - begun
         assert film.eye.audio_bytes - heard > 0.8 * 32_000 * lasted_s
         assert film.ear - ear > 0.8 * 50 * lasted_s
-        waiting = film.inline._decoder
-        assert len(waiting._waiting) <= 30
+        assert film.inline.waiting <= 30
 
 
 @pytest.mark.asyncio
@@ -282,7 +281,7 @@ async def test_a_fault_on_the_stock_path_ends_the_video_alone(
         async with filming(MediaPath.STOCK, eye=Blind()) as film:
             await until(lambda: film.faults == 1)
             await film.films(20)
-            track: Any = film.call._video.transceiver.receiver.track  # type: ignore[union-attr]
+            track: Any = film.call.video.transceiver.receiver.track  # type: ignore[union-attr]
             await until(lambda: track._queue.qsize() == 0)
             assert film.call.ending is None
     assert len(caplog.records) == 1

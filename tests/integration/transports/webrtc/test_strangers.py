@@ -51,7 +51,7 @@ def port_of(answer: str) -> int:
 
 
 def connection_of(server: Server, call_id: str) -> Any:
-    receiver = server.calls.find(call_id).call._peer.getTransceivers()[0].receiver
+    receiver = server.calls.find(call_id).call.peer.getTransceivers()[0].receiver
     return receiver.transport.transport._connection
 
 
@@ -91,7 +91,7 @@ async def test_junk_before_a_call_connects_takes_bounded_memory_and_is_gone_with
         await until(lambda: connection._queue.qsize() >= MAX_WAITING)
         assert connection._queue.qsize() == MAX_WAITING
         assert await hang_up(server, call_id) == 200
-        await until(lambda: not server.calls._tasks)
+        await until(lambda: not server.calls.carried)
         assert connection._queue.qsize() <= 1, "the word that there is no more"
 
 
@@ -110,7 +110,7 @@ async def swing(caller: RtcCaller, pairs: int) -> None:
 @pytest.mark.asyncio
 async def test_time_stamps_that_swing_leave_the_receivers_reports_alive(serve: OpenServer):
     async with serve(**ONLY_LOOPBACK) as server, calling(server) as caller:
-        receiver: Any = server.calls.find(caller.call_id).call._peer.getTransceivers()[0].receiver
+        receiver: Any = server.calls.find(caller.call_id).call.peer.getTransceivers()[0].receiver
         await swing(caller, 300)
         await asyncio.sleep(1.6)  # the longest time between two reports
         assert not receiver._RTCRtpReceiver__rtcp_task.done()
@@ -127,7 +127,7 @@ async def test_a_call_whose_reports_died_leaves_no_socket_and_no_connection(
         calling(server) as caller,
     ):
         call = server.calls.find(caller.call_id).call
-        receiver: Any = call._peer.getTransceivers()[0].receiver
+        receiver: Any = call.peer.getTransceivers()[0].receiver
         transports = [one.transport for one in connection_of(server, caller.call_id)._protocols]
         assert transports
 
@@ -139,9 +139,9 @@ async def test_a_call_whose_reports_died_leaves_no_socket_and_no_connection(
         await until(report.done)
         assert isinstance(report.exception(), struct.error)
         assert await hang_up(server, caller.call_id) == 200
-        await until(lambda: not server.calls._tasks)
+        await until(lambda: not server.calls.carried)
         assert all(one.is_closing() for one in transports)
-        assert call._peer.connectionState == "closed"
+        assert call.peer.connectionState == "closed"
 
 
 @pytest.mark.asyncio

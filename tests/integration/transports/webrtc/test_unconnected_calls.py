@@ -34,7 +34,7 @@ async def test_offers_that_never_connect_fill_no_more_than_their_part_of_the_ser
     ):
         calls = server.calls
         assert calls is not None
-        calls._doorstep._patience_s = 0.2
+        calls.pending.patience_s = 0.2
         flood = [asyncio.create_task(post_offer(server, offer)) for _ in range(9)]
         await until(lambda: len(calls) == 3)
         assert len(server.registry) == 3, "half of the sessions"
@@ -58,7 +58,7 @@ async def test_an_offer_that_finds_no_place_in_time_is_told_when_to_come_back(se
     ):
         calls = server.calls
         assert calls is not None
-        calls._doorstep._wait_s = 0.05
+        calls.pending.wait_s = 0.05
         assert (await post_offer(server, offer))[0] == 201
         status, headers, body = await post_offer(server, offer)
         assert (status, headers["Retry-After"]) == (503, "5")

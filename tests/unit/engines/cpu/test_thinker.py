@@ -95,7 +95,7 @@ def test_full_slots_refuse_and_come_free(engine: ThinkerEngine) -> None:
         engine.start(key("late"), job("x"))
     engine.release(key("s2"))
     engine.start(key("late"), job("x"))
-    engine._table.check()
+    engine.table.check()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 8])
@@ -107,7 +107,7 @@ def test_nothing_comes_after_a_release(engine: ThinkerEngine, steps: int) -> Non
     engine.release(key("s"))
     (result,) = engine.step([StepRequest(key("s"), 64)])
     assert (result.output, result.units, result.finished, result.error) == (None, 0, True, None)
-    engine._table.check()
+    engine.table.check()
     assert run(engine, key("s", "next"), job("hello")).last.reason == "stop"
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_state_is_refused(engine: ThinkerEngine) -> None:
     for damaged in (b"", state[:40], state[:-1], b"x" + state[1:], state + b"0"):
         with pytest.raises(ValueError, match="state"):
             engine.import_state("s", damaged)
-    engine._table.check()
+    engine.table.check()
 
 
 def test_a_fault_in_one_answer_harms_no_other(engine: ThinkerEngine) -> None:
@@ -329,7 +329,7 @@ def test_jobs_that_can_never_run_are_refused_and_cost_nothing(
 ) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         engine.start(key("s"), work)
-    assert all(slot.job is None for slot in engine._table.slots)
+    assert all(slot.job is None for slot in engine.table.slots)
 
 
 ENDLESS = Tool("f", "", '{"type":"object","properties":{"n":{"$ref":"#"}},"required":["n"]}')
@@ -354,7 +354,7 @@ def test_a_grammar_that_breaks_is_its_jobs_fault_and_costs_no_slot(
         with pytest.raises(ValueError, match="parameters cannot be used") as caught:
             engine.start(key("s"), job("hello", tools=(WEATHER,), tool_choice="required"))
     assert "state" not in str(caught.value)
-    assert [slot.job for slot in engine._table.slots if slot.job is not None] == [key("other")]
+    assert [slot.job for slot in engine.table.slots if slot.job is not None] == [key("other")]
 
 
 def test_a_slot_that_cannot_be_filled_is_free_again(
@@ -367,7 +367,7 @@ def test_a_slot_that_cannot_be_filled_is_free_again(
         patch.setattr(engine, "_share_prefix", broken)
         with pytest.raises(RuntimeError):
             engine.start(key("s"), job("hello"))
-    assert all(slot.job is None and not slot.tokens for slot in engine._table.slots)
+    assert all(slot.job is None and not slot.tokens for slot in engine.table.slots)
     assert run(engine, key("s"), job("hello")).error is None
 
 

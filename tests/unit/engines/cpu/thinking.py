@@ -32,7 +32,7 @@ def run(engine: ThinkerEngine, key: JobKey, work: ThinkJob, units: int = 64) -> 
         if result.finished:
             break
     engine.release(key)
-    engine._table.check()
+    engine.table.check()
     return said
 
 

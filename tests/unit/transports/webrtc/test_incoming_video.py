@@ -137,7 +137,7 @@ async def test_while_nobody_looks_packets_are_only_counted():
     await bench.frames(stream(20))
     counted = bench.receiver._RTCRtpReceiver__remote_streams[SOURCE]
     assert counted.packets_received == sum(map(len, stream(20)))
-    assert bench.camera._frames.source is None
+    assert bench.camera.source is None
     assert bench.receiver.asked_keys == []
     assert bench.onlooker.shown == []
 

@@ -132,14 +132,14 @@ async def test_too_much_that_waits_is_given_up_as_a_whole(monkeypatch: pytest.Mo
     decoder = VideoDecoder(DecodeThreads(), told)
     for frame in made(MOST_WAITING + 6):
         decoder.put(frame)
-        assert len(decoder._waiting) <= MOST_WAITING
+        assert decoder.waiting <= MOST_WAITING
     assert told.stops == 1
     assert told.lost == {Dropped.REPLACED: MOST_WAITING + 1}
     big = EncodedFrame(b"\x01" + bytes(MOST_WAITING_BYTES), 99)
     decoder.put(made(1)[0])
     decoder.put(big)
     assert told.stops == 2
-    assert decoder._waiting_bytes == 0
+    assert decoder.waiting_bytes == 0
     slow.gate.set()
     decoder.rest()
 
