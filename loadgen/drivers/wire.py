@@ -47,18 +47,18 @@ class ResponseBody(msgspec.Struct, gc=False):
     status_details: StatusDetailsPayload | None = None
 
 
-class PlaybackLimits(msgspec.Struct, gc=False):
+class PlaybackPayload(msgspec.Struct, gc=False):
     ack_interval_ms: int = 200
 
 
-class VideoLimits(msgspec.Struct, gc=False):
+class VideoPayload(msgspec.Struct, gc=False):
     max_fps: float = 0.0
     max_bytes: int = 0
 
 
 class ExtensionsPayload(msgspec.Struct, gc=False):
-    playback: PlaybackLimits | None = None
-    video: VideoLimits | None = None
+    playback: PlaybackPayload | None = None
+    video: VideoPayload | None = None
 
 
 class SessionBody(msgspec.Struct, gc=False):

@@ -27,9 +27,9 @@ from session_server.core.actions import (
 from session_server.core.context import Context, Timer
 from session_server.core.events import FrameAlike, FrameCame, FrameTaken, PictureSeen
 from session_server.core.host_requests import Work, Works
-from session_server.core.settings import VideoExtension
 from session_server.core.video_window import FORCED, Evidence, VideoWindow, belongs
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S, samples_to_ms
+from session_server.types.vision import VideoLimits
 
 LEAST_FPS = 0.2
 OVERLOAD_NS = NS_PER_S
@@ -295,5 +295,5 @@ class Camera:
         unchanged = self._taken is not None and self._taken.frame == frame.frame
         return self._alike_ns if unchanged else frame.captured_ns
 
-    def _chosen(self) -> VideoExtension | None:
+    def _chosen(self) -> VideoLimits | None:
         return self._context.settings.video

@@ -11,8 +11,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
+from session_server.types.audio import PlaybackLimits
 from session_server.types.bounds import Within
 from session_server.types.tools import Tool, ToolChoice
+from session_server.types.vision import VideoLimits
 
 DAY_MS = 86_400_000
 SpanMs: TypeAlias = Annotated[int, Within(0, DAY_MS)]
@@ -47,29 +49,6 @@ class TurnDetection:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaybackExtension:
-    """Limits of the opt-in playback extension (protocol page, 8.2)."""
-
-    ack_interval_ms: int = 200
-    max_lead_ms: int = 1000
-    settle_ms: int = 500
-
-
-@dataclass(frozen=True, slots=True)
-class VideoExtension:
-    """What a client chose of the opt-in video extension (protocol page, 8.4), as far as the core acts on it.
-
-    `max_frames`: evidences whose whole text a prompt may have. `commentary`: the assistant may speak unasked when the
-    picture changes. `report`: the client is told what was seen.
-    """
-
-    max_fps: float = 2.0
-    max_frames: int = 8
-    commentary: bool = False
-    report: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Hearing:
     """What the engines make of the user's audio. `natively`: the thinker takes the audio itself, so an answer waits for no
     words. `words`: there is recognition, for transcripts. At least one of them holds."""
@@ -91,8 +70,8 @@ class SessionSettings:
     speed: float = 1.0
     max_output_tokens: int | None = None
     transcribe: bool = False
-    playback: PlaybackExtension | None = None
-    video: VideoExtension | None = None
+    playback: PlaybackLimits | None = None
+    video: VideoLimits | None = None
     server_plays: bool = False
     """The transport plays the audio itself, in real time (WebRTC), and tells of every piece that has left."""
     hearing: Hearing = Hearing()

@@ -17,6 +17,8 @@ from session_server.protocol.values import (
     integer_between,
     number_between,
 )
+from session_server.types.audio import PlaybackLimits
+from session_server.types.vision import VideoLimits
 
 _NAMES = ("playback", "video", "resume")
 
@@ -24,14 +26,6 @@ MIN_FPS, MAX_FPS = 0.2, 10.0
 MIN_FRAMES, MAX_FRAMES = 1, 32
 MIN_PICTURE, MAX_PICTURE = 1_000, 1_000_000
 """Bytes of one encoded frame."""
-
-
-class Playback(msgspec.Struct, frozen=True, gc=False):
-    """Limits of the playback extension, in milliseconds."""
-
-    ack_interval_ms: int = 200
-    max_lead_ms: int = 1000
-    settle_ms: int = 500
 
 
 class Vision(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -51,26 +45,20 @@ class VideoOffer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Video(msgspec.Struct, frozen=True, gc=False):
-    """What a client chose of the video extension. `max_frames`: whose whole text a prompt may have; `max_bytes`: of one encoded
-    frame; `commentary`: the assistant may speak unasked when the picture changes; `report`: the client is told what was seen.
-    `vision` is the server's to say."""
+    """What a client chose of the video extension; `vision` is the server's to say."""
 
     vision: Vision
-    max_fps: float = 2.0
-    max_frames: int = 8
-    max_bytes: int = 180_000
-    commentary: bool = False
-    report: bool = False
+    limits: VideoLimits = VideoLimits()
 
     def to_wire(self) -> JsonObject:
-        shown: JsonObject = msgspec.to_builtins(self)
-        return shown
+        vision, limits = msgspec.to_builtins((self.vision, self.limits))
+        return {"vision": vision, **limits}
 
 
 class ExtensionsPayload(msgspec.Struct, frozen=True, gc=False):
     """What a session has opted in to; None: not."""
 
-    playback: Playback | None = None
+    playback: PlaybackLimits | None = None
     video: Video | None = None
 
     def to_wire(self) -> JsonObject:
@@ -106,8 +94,8 @@ def merge_extensions(
         if fields.get(name) is not None:
             raise error_codes.unsupported_extension(fields.path(name), name)
 
-    def playback(value: Json, path: str) -> Playback:
-        return _merge_playback(current.playback or Playback(), value, path)
+    def playback(value: Json, path: str) -> PlaybackLimits:
+        return _merge_playback(current.playback or PlaybackLimits(), value, path)
 
     def video(value: Json, path: str) -> Video | None:
         return None if offer is None else _merge_video(current.video, value, path, offer)
@@ -118,14 +106,14 @@ def merge_extensions(
     )
 
 
-def _merge_playback(now: Playback, value: Json, path: str) -> Playback:
-    default = Playback()
-    fields = Fields(value, path, Playback.__struct_fields__)
+def _merge_playback(now: PlaybackLimits, value: Json, path: str) -> PlaybackLimits:
+    default = PlaybackLimits()
+    fields = Fields(value, path, PlaybackLimits.__struct_fields__)
 
     def ms(key: str, keep: int, clear: int, low: int, high: int) -> int:
         return fields.merge(key, keep, clear, integer_between(low, high))
 
-    return Playback(
+    return PlaybackLimits(
         ms("ack_interval_ms", now.ack_interval_ms, default.ack_interval_ms, 20, 2000),
         ms("max_lead_ms", now.max_lead_ms, default.max_lead_ms, 100, 10_000),
         ms("settle_ms", now.settle_ms, default.settle_ms, 0, 5000),
@@ -133,15 +121,15 @@ def _merge_playback(now: Playback, value: Json, path: str) -> Playback:
 
 
 def _default_video(offer: VideoOffer) -> Video:
-    plain = Video(offer.vision)
+    plain = VideoLimits()
     fps, size = min(plain.max_fps, offer.max_fps), min(plain.max_bytes, offer.max_bytes)
-    return msgspec.structs.replace(plain, max_fps=fps, max_bytes=size)
+    return Video(offer.vision, msgspec.structs.replace(plain, max_fps=fps, max_bytes=size))
 
 
 def _merge_video(chosen: Video | None, value: Json, path: str, offer: VideoOffer) -> Video:
-    default = _default_video(offer)
-    now = chosen or default
-    fields = Fields(value, path, Video.__struct_fields__)
+    default, seen = _default_video(offer).limits, offer.vision if chosen is None else chosen.vision
+    now = default if chosen is None else chosen.limits
+    fields = Fields(value, path, ("vision", *VideoLimits.__struct_fields__))
 
     def vision(value: Json, path: str) -> Vision:
         """Clients send the session back that they were shown."""
@@ -150,8 +138,8 @@ def _merge_video(chosen: Video | None, value: Json, path: str, offer: VideoOffer
         return offer.vision
 
     merge = fields.merge
-    return Video(
-        merge("vision", now.vision, offer.vision, vision),
+    eyes = merge("vision", seen, offer.vision, vision)
+    limits = VideoLimits(
         merge("max_fps", now.max_fps, default.max_fps, number_between(MIN_FPS, offer.max_fps)),
         merge(
             "max_frames",
@@ -168,3 +156,4 @@ def _merge_video(chosen: Video | None, value: Json, path: str, offer: VideoOffer
         merge("commentary", now.commentary, default.commentary, boolean),
         merge("report", now.report, default.report, boolean),
     )
+    return Video(eyes, limits)

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from session_server.protocol.extensions import ExtensionsPayload, Video, VideoOffer
+from session_server.protocol.extensions import ExtensionsPayload, VideoOffer
 from session_server.protocol.tools import FunctionToolPayload, tool_choice_to_wire
 from session_server.protocol.values import Json, JsonObject
 from session_server.types.audio import AudioFormat
 from session_server.types.tools import ToolChoice
+from session_server.types.vision import VideoLimits
 
 STANDARD_VOICES = (
     "alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar",
@@ -178,9 +179,10 @@ class SessionConfig(msgspec.Struct, frozen=True):
         return self.type == REALTIME
 
     @property
-    def video(self) -> Video | None:
+    def video(self) -> VideoLimits | None:
         """The video extension, where it means anything: a session without responses has nobody who looks."""
-        return self.extensions.video if self.responds else None
+        chosen = self.extensions.video if self.responds else None
+        return None if chosen is None else chosen.limits
 
     @property
     def token_limit(self) -> int | None:

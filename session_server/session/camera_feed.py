@@ -15,7 +15,7 @@ from collections.abc import Callable
 from session_server.core import actions, events
 from session_server.protocol import error_codes
 from session_server.protocol.client_events import InputImageAppend
-from session_server.protocol.extensions import MIN_FPS, Video
+from session_server.protocol.extensions import MIN_FPS
 from session_server.protocol.values import camera_frame, decoded_bytes
 from session_server.session.camera import FrameIntake
 from session_server.session.host_adapter import look_at_frame
@@ -24,6 +24,7 @@ from session_server.session.services import SessionServices
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, samples_to_ns
 from session_server.types.errors import ClientFault
+from session_server.types.vision import VideoLimits
 from session_server.video.frame_gate import EncodedPicture
 
 AHEAD_MS = 10_000
@@ -50,7 +51,7 @@ class CameraFeed:
         self._audio = audio
         self._feed = feed
         self._refuse = refuse
-        self._chosen: Video | None = None
+        self._chosen: VideoLimits | None = None
         self._camera: FrameIntake | None = None
         self._numbers = itertools.count(1)
         self._asked_fps = self._allowed_fps = 0.0
@@ -63,7 +64,7 @@ class CameraFeed:
         """The client has opted in."""
         return self._camera is not None
 
-    def choose(self, video: Video | None) -> None:
+    def choose(self, video: VideoLimits | None) -> None:
         """The client's choice, from here on. To be said after the core was told: it counts the frames that it gives up, and it may
         have said a rate already."""
         if self._ended:

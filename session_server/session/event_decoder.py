@@ -45,7 +45,6 @@ def core_settings(
     sees: bool = False,
 ) -> settings.SessionSettings:
     """The part of the effective session that the core acts on."""
-    playback, video = config.extensions.playback, config.video
     return settings.SessionSettings(
         turn_detection=_turn_detection(config.input.turn_detection, config.responds),
         instructions=config.instructions,
@@ -56,16 +55,8 @@ def core_settings(
         speed=config.output.speed,
         max_output_tokens=config.token_limit,
         transcribe=config.input.transcription is not None or not config.responds,
-        playback=None
-        if playback is None
-        else settings.PlaybackExtension(
-            playback.ack_interval_ms, playback.max_lead_ms, playback.settle_ms
-        ),
-        video=None
-        if video is None
-        else settings.VideoExtension(
-            video.max_fps, video.max_frames, video.commentary, video.report
-        ),
+        playback=config.extensions.playback,
+        video=config.video,
         server_plays=server_plays,
         hearing=hearing,
         sees=sees,

@@ -25,13 +25,7 @@ from engines.sim.scripted_stages import (
     ScriptedThinker,
     engine_of,
 )
-from session_server.core.settings import (
-    CoreParams,
-    PlaybackExtension,
-    SessionSettings,
-    TurnDetection,
-    TurnMode,
-)
+from session_server.core.settings import CoreParams, SessionSettings, TurnDetection, TurnMode
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import OpenSession, SessionRefused, ToSession
 from session_server.host.stages.stage_worker import Report, StageWorker
@@ -48,7 +42,7 @@ from session_server.simulation.sim_session import SimSession
 from session_server.simulation.spec import CameraUse, SimulationSpec, Workload, draw
 from session_server.simulation.trace import TraceSession
 from session_server.simulation.virtual_loop import ModelWorker, SharedDevice, VirtualLoop
-from session_server.types.audio import NS_PER_MS, NS_PER_S
+from session_server.types.audio import NS_PER_MS, NS_PER_S, PlaybackLimits
 from session_server.types.ids import SequentialIds
 
 _LEAD_SAMPLE_NS = 100 * NS_PER_MS
@@ -333,7 +327,7 @@ def _settings(spec: SimulationSpec) -> SessionSettings:
     mode = TurnMode(spec.turn_mode)
     acks = spec.network.ack_interval_ms
     lead_ms = _sent_lead_ms(spec)
-    playback = PlaybackExtension(ack_interval_ms=acks, max_lead_ms=lead_ms) if acks else None
+    playback = PlaybackLimits(ack_interval_ms=acks, max_lead_ms=lead_ms) if acks else None
     detection = TurnDetection(mode=mode, silence_ms=spec.silence_ms)
     return SessionSettings(turn_detection=detection, playback=playback)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from session_server.core import actions, events
 from session_server.core.session import Session
-from session_server.core.settings import CoreParams, SessionSettings, VideoExtension
+from session_server.core.settings import CoreParams, SessionSettings
 from session_server.host import messages
 from session_server.recording.recorder import Recorder
 from session_server.session import host_adapter
@@ -25,6 +25,7 @@ from session_server.simulation.speech_edges import SpeechEdges
 from session_server.simulation.virtual_loop import Alarm, VirtualLoop
 from session_server.types.audio import INPUT_RATE, NS_PER_MS
 from session_server.types.ids import NewId
+from session_server.types.vision import VideoLimits
 
 
 class SimulatedClient(Protocol):
@@ -194,7 +195,7 @@ class SimSession:
 
     def _film(self, new_camera: Callable[[SimSession], SimCamera]) -> None:
         """The client opts in, and films."""
-        settings = replace(self._settings, video=VideoExtension())
+        settings = replace(self._settings, video=VideoLimits())
         self._camera = new_camera(self)
         self.feed(events.SettingsChanged(settings))
 

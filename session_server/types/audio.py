@@ -56,6 +56,14 @@ class PlaybackSnapshot(Value, frozen=True):
         return (self.generated - self.played) / self.rate
 
 
+class PlaybackLimits(Value, frozen=True):
+    """Limits of the opt-in playback extension (protocol page, 8.2)."""
+
+    ack_interval_ms: int = 200
+    max_lead_ms: int = 1000
+    settle_ms: int = 500
+
+
 class WordSpan(Value, frozen=True):
     """When one word of a response sounds.
 

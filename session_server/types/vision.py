@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from session_server.types.audio import Value
+
 PICTURE_MARK = re.compile(r"<picture [0-9a-f]{16}>")
 """Of an `EmbeddedPicture`."""
 
@@ -74,3 +76,17 @@ class CameraView:
     evidence: VisualEvidence | None
     age_s: float
     earlier: tuple[str, ...] = ()
+
+
+class VideoLimits(Value, frozen=True):
+    """What a client chose of the opt-in video extension (protocol page, 8.4).
+
+    `max_frames`: evidences whose whole text a prompt may have. `max_bytes`: of one encoded frame. `commentary`: the assistant
+    may speak unasked when the picture changes. `report`: the client is told what was seen.
+    """
+
+    max_fps: float = 2.0
+    max_frames: int = 8
+    max_bytes: int = 180_000
+    commentary: bool = False
+    report: bool = False

@@ -28,17 +28,15 @@ from session_server.core.session import Session
 from session_server.core.settings import (
     CoreParams,
     Modality,
-    PlaybackExtension,
     ResponseOverrides,
     SessionSettings,
     TurnDetection,
     TurnMode,
-    VideoExtension,
 )
 from session_server.core.turn_taking import TurnState
-from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.audio import NS_PER_MS, PlaybackLimits, WordSpan
 from session_server.types.ids import SequentialIds
-from session_server.types.vision import VisualEvidence
+from session_server.types.vision import VideoLimits, VisualEvidence
 from tests.property.session_observer import Observer
 
 pytestmark = pytest.mark.property
@@ -46,7 +44,7 @@ pytestmark = pytest.mark.property
 WORD = 2_400  # samples of one word: 100 ms
 FRAME = 512
 NOTHING_FOUND = VisualEvidence((), None, (), "normal", 640, 480)
-EAGER_VIDEO = VideoExtension(max_fps=10, max_frames=2, commentary=True, report=True)
+EAGER_VIDEO = VideoLimits(max_fps=10, max_frames=2, commentary=True, report=True)
 AT_REST = (TurnState.LISTENING, TurnState.CLOSED)
 
 
@@ -68,10 +66,10 @@ def all_settings() -> st.SearchStrategy[SessionSettings]:
         turn_detection=detections(),
         modality=st.sampled_from([Modality.AUDIO, Modality.AUDIO, Modality.TEXT]),
         transcribe=st.booleans(),
-        playback=st.sampled_from([None, PlaybackExtension()]),
+        playback=st.sampled_from([None, PlaybackLimits()]),
         server_plays=st.sampled_from([False, False, True]),
         sees=st.booleans(),
-        video=st.sampled_from([None, None, VideoExtension(), EAGER_VIDEO]),
+        video=st.sampled_from([None, None, VideoLimits(), EAGER_VIDEO]),
     )
 
 

@@ -17,13 +17,12 @@ from session_server.core.conversation import (
 from session_server.core.session import Session
 from session_server.core.settings import (
     CoreParams,
-    PlaybackExtension,
     ResponseOverrides,
     SessionSettings,
     TurnDetection,
     TurnMode,
 )
-from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.audio import NS_PER_MS, PlaybackLimits, WordSpan
 from session_server.types.ids import SequentialIds
 
 FRAME = 512
@@ -49,7 +48,7 @@ class Drive:
     ) -> None:
         self.settings = SessionSettings(
             turn_detection=detection,
-            playback=PlaybackExtension() if playback else None,
+            playback=PlaybackLimits() if playback else None,
             **settings,
         )
         self.params = replace(params or CoreParams(), speech_release_ms=0, words_after_ms=0)

@@ -6,16 +6,11 @@ import pytest
 
 from session_server.core import actions as a, events as e
 from session_server.core.camera import LEAST_FPS
-from session_server.core.settings import (
-    CoreParams,
-    Hearing,
-    ResponseOverrides,
-    VideoExtension,
-)
+from session_server.core.settings import CoreParams, Hearing, ResponseOverrides
 from session_server.core.video_window import LINES_IN_PROMPT, MOST_LINES, PICTURES_IN_PROMPT
 from session_server.types.audio import NS_PER_MS
 from session_server.types.prompt import PromptMessage
-from session_server.types.vision import CameraView, VisualEvidence
+from session_server.types.vision import CameraView, VideoLimits, VisualEvidence
 from tests.unit.core.drive import MANUAL, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
@@ -37,7 +32,7 @@ class Cam(Drive):
         self.scenes: dict[int, tuple[str, tuple[str, ...] | None]] = {}
         self.look_ms: float | None = 50
         self._due: list[tuple[int, a.LookAtFrame]] = []
-        chosen = VideoExtension(**video)
+        chosen = VideoLimits(**video)
         super().__init__(detection, params, sees=True, video=chosen, hearing=hearing or Hearing())
         self.watch = self._looks_at
 

@@ -9,7 +9,6 @@ import pytest
 
 from session_server.protocol.extensions import (
     ExtensionsPayload,
-    Playback,
     Video,
     VideoOffer,
     Vision,
@@ -17,6 +16,8 @@ from session_server.protocol.extensions import (
     parse_extensions,
 )
 from session_server.protocol.frames import encode
+from session_server.types.audio import PlaybackLimits
+from session_server.types.vision import VideoLimits
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +27,7 @@ OFFER = VideoOffer(EYES)
 
 @pytest.mark.parametrize("query", ["playback", "playback,", " playback ,playback"])
 def test_playback(query):
-    assert parse_extensions(query, None) == ExtensionsPayload(Playback())
+    assert parse_extensions(query, None) == ExtensionsPayload(PlaybackLimits())
 
 
 @pytest.mark.parametrize("query", ["", ",", " "])
@@ -53,11 +54,11 @@ def test_resume_is_refused_where_video_is_offered(fault_of):
 
 
 def test_the_query_leaves_what_an_earlier_choice_says():
-    chosen = ExtensionsPayload(Playback(100), Video(EYES, max_fps=5.0))
+    chosen = ExtensionsPayload(PlaybackLimits(100), Video(EYES, VideoLimits(max_fps=5.0)))
     assert parse_extensions("playback,video", OFFER, current=chosen) == chosen
     assert parse_extensions(
-        "video", OFFER, current=ExtensionsPayload(Playback(100))
-    ) == ExtensionsPayload(Playback(100), Video(EYES))
+        "video", OFFER, current=ExtensionsPayload(PlaybackLimits(100))
+    ) == ExtensionsPayload(PlaybackLimits(100), Video(EYES))
 
 
 def test_video_shows_its_limits_and_what_looks():
@@ -87,9 +88,9 @@ def chosen(value: object, now: Video | None = None, offer: VideoOffer = OFFER) -
 
 def test_an_update_merges_and_null_goes_back_to_the_default():
     one = chosen({"max_fps": 5, "max_frames": 32, "report": True})
-    assert one == Video(EYES, 5.0, 32, report=True)
+    assert one == Video(EYES, VideoLimits(5.0, 32, report=True))
     assert chosen({"max_fps": None, "commentary": True}, one) == Video(
-        EYES, 2.0, 32, 180_000, True, True
+        EYES, VideoLimits(2.0, 32, 180_000, True, True)
     )
     assert chosen(None, one) is None
 
@@ -97,7 +98,7 @@ def test_an_update_merges_and_null_goes_back_to_the_default():
 def test_what_the_server_said_may_come_back():
     one = chosen({"max_bytes": 1000})
     assert one is not None
-    back = json.loads(encode(one))
+    back = json.loads(encode(one.to_wire()))
     assert chosen(back, one) == one
     assert chosen(back) == one
     assert chosen({"vision": None}, one) == one
@@ -128,7 +129,7 @@ def test_each_fault_names_its_field(value, code, param, fault_of):
 
 def test_the_operators_limits_hold_for_what_is_chosen_and_for_the_defaults(fault_of):
     narrow = VideoOffer(EYES, max_fps=1.0, max_bytes=50_000)
-    assert chosen({}, offer=narrow) == Video(EYES, max_fps=1.0, max_bytes=50_000)
+    assert chosen({}, offer=narrow) == Video(EYES, VideoLimits(max_fps=1.0, max_bytes=50_000))
     fault = fault_of(chosen, {"max_fps": 2}, None, narrow)
     assert (fault.code, fault.param) == ("invalid_value", "extensions.video.max_fps")
     fault = fault_of(chosen, {"max_bytes": 60_000}, None, narrow)

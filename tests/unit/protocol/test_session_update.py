@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.protocol.extensions import ExtensionsPayload, Playback
+from session_server.protocol.extensions import ExtensionsPayload
 from session_server.protocol.session_config import (
     TRANSCRIPTION,
     SemanticVad,
@@ -13,6 +13,7 @@ from session_server.protocol.session_config import (
     to_wire,
 )
 from session_server.protocol.session_update import apply_update, initial_config
+from session_server.types.audio import PlaybackLimits
 
 pytestmark = pytest.mark.unit
 
@@ -353,10 +354,10 @@ class TestExtensions:
             "playback": {"ack_interval_ms": 100, "max_lead_ms": 1000, "settle_ms": 500}
         }
         two = update(one, {"extensions": {"playback": {"settle_ms": 0, "max_lead_ms": None}}})
-        assert two.extensions == ExtensionsPayload(Playback(100, 1000, 0))
+        assert two.extensions == ExtensionsPayload(PlaybackLimits(100, 1000, 0))
         assert update(two, {"extensions": {"playback": None}}) == config
         assert update(two, {"extensions": None}) == config
 
     def test_chosen_at_connect_they_are_there_from_the_start(self, rules):
-        config = initial_config(rules, extensions=ExtensionsPayload(Playback()))
+        config = initial_config(rules, extensions=ExtensionsPayload(PlaybackLimits()))
         assert "playback" in shown(config)["extensions"]

@@ -17,19 +17,20 @@ from session_server.host.messages import LookAt, ToHost
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import VirtualClock
 from session_server.protocol.client_events import InputImageAppend
-from session_server.protocol.extensions import MIN_FPS, Video, Vision
+from session_server.protocol.extensions import MIN_FPS
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.camera_feed import CameraFeed
 from session_server.session.input_timeline import InputTimeline
 from session_server.session.services import SessionServices, random_id
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault
+from session_server.types.vision import VideoLimits
 from session_server.video.picture_limits import GRID_HEIGHT, GRID_WIDTH, LumaGrid
 from tests.until import PATIENCE_S, until
 
 pytestmark = pytest.mark.unit
 
-CHOSEN = Video(Vision("simulation"), max_fps=4.0)
+CHOSEN = VideoLimits(max_fps=4.0)
 
 
 def jpeg(level: int) -> bytes:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.core import settings
 from session_server.protocol.extensions import ExtensionsPayload, Video, Vision
 from session_server.protocol.session_config import SessionConfig, voices
 from session_server.session.event_decoder import core_settings
+from session_server.types.vision import VideoLimits
 
 pytestmark = pytest.mark.unit
 
 VOICES = voices(["heart"])
-VIDEO = Video(Vision("simulation"), 5.0, 3, 20_000, commentary=True, report=True)
+VIDEO = Video(Vision("simulation"), VideoLimits(5.0, 3, 20_000, commentary=True, report=True))
 
 
 def test_the_core_is_told_what_it_acts_on():
     chosen = core_settings(SessionConfig(extensions=ExtensionsPayload(video=VIDEO)), VOICES)
-    assert chosen.video == settings.VideoExtension(5.0, 3, True, True)
+    assert chosen.video == VideoLimits(5.0, 3, 20_000, True, True)
 
 
 def test_without_the_extension_there_is_no_camera():
