@@ -29,9 +29,9 @@ from session_server.core.actions import (
 from session_server.host.calibration import Rehearsal, all_work_is_on_threads
 from session_server.host.messages import (
     CloseSession,
-    Command,
     Failed,
     FromSession,
+    HostRequest,
     JudgeTurn,
     LookAt,
     OpenSession,
@@ -242,7 +242,7 @@ class EngineHost:
             case _:
                 assert_never(message)
 
-    def _carry_out(self, session: _Session, name: str, command: Command, now: int) -> None:
+    def _carry_out(self, session: _Session, name: str, command: HostRequest, now: int) -> None:
         match command:
             case ReportFrontier(response_id, mark, paused):
                 response = session.responses.get(response_id)

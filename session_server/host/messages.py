@@ -74,7 +74,7 @@ class UserSpeaks(Message, frozen=True, tag=True):
     """The user began what is taken for a turn: the engine's state of this session will soon be wanted."""
 
 
-Command = (
+HostRequest = (
     StartGeneration | WarmPrefix | AdoptDraft | CancelGeneration | RaiseFence | CancelWork | ReportFrontier
 )  # fmt: skip
 
@@ -82,7 +82,7 @@ Command = (
 class FromSession(Message, frozen=True, tag=True):
     """What the session's core wants done, as it says it; but in its prompts what the user said is s16le at INPUT_RATE, no range."""
 
-    command: Command
+    command: HostRequest
 
 
 # -- host -> session

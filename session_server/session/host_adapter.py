@@ -16,16 +16,7 @@ from session_server.types.audio import NS_PER_MS, WordSpan
 from session_server.types.prompt import PromptMessage, UserAudio
 
 HostCommand = (
-    actions.RecogniseRange
-    | actions.JudgeRange
-    | actions.AnalyseImage
-    | actions.StartGeneration
-    | actions.WarmPrefix
-    | actions.AdoptDraft
-    | actions.CancelGeneration
-    | actions.RaiseFence
-    | actions.CancelWork
-    | actions.ReportFrontier
+    actions.RecogniseRange | actions.JudgeRange | actions.AnalyseImage | messages.HostRequest
 )
 
 PARTIAL_DUE_MS = 400
