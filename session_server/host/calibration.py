@@ -20,7 +20,7 @@ from session_server.host.messages import Chunk, Failed, ToSession
 from session_server.host.pipeline_parts import SPEECH_STAGES, HostStages, ResponseTimes
 from session_server.host.response_pipeline import ResponsePipeline
 from session_server.host.stages.runner import RunnerState
-from session_server.observability.host_metrics import NoMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.types.prompt import PromptMessage
 from session_server.types.tools import ToolChoice
 
@@ -49,7 +49,7 @@ class Rehearsal:
     """One run through the stages. `forget`: told of each session that is over."""
 
     def __init__(self, stages: HostStages, voice: str, forget: Callable[[str], None]) -> None:
-        self._stages = replace(stages, metrics=NoMetrics())
+        self._stages = replace(stages, metrics=HostMetrics())
         self._voice = voice
         self._forget = forget
         self._heard_s: dict[str, float] = {}

@@ -56,7 +56,7 @@ from session_server.host.stage_assembly import (
 )
 from session_server.host.stages.runner import RunnerState
 from session_server.host.turn_admission import Prediction, TurnGate
-from session_server.observability.host_metrics import HostMetrics, NoMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock, Loop
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.cost_model import CostModel
@@ -95,7 +95,7 @@ class EngineHost:
         self._clock = clock
         self._deliver = deliver
         self._params = params
-        self._metrics = metrics or NoMetrics()
+        self._metrics = metrics or HostMetrics()
         self._costs = CostModel()
         self._sessions: dict[str, _Session] = {}
         self._limit = SessionLimit(params.max_sessions)

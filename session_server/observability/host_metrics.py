@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class FirstChunk:
     after_turn_end_s: float
 
 
-class HostMetrics(Protocol):
-    """Where the host's measurements go."""
+class HostMetrics:
+    """Where the host's measurements go: nowhere, but for those that a subclass takes."""
 
     def stage_step(self, stage: str, seconds: float, batch: int) -> None: ...
 
@@ -90,70 +89,3 @@ class HostMetrics(Protocol):
 
     def kv_preload(self, result: str, size_bytes: int) -> None:
         """What came of a preload: hit, partial, late or wasted."""
-
-
-class NoMetrics:
-    """Measures nothing."""
-
-    def stage_step(self, stage: str, seconds: float, batch: int) -> None:
-        pass
-
-    def queue_depth(self, stage: str, depth: int) -> None:
-        pass
-
-    def starved_step(self, stage: str) -> None:
-        pass
-
-    def chunk_frames(self, stage: str, frames: int) -> None:
-        pass
-
-    def stale(self, boundary: str) -> None:
-        pass
-
-    def audio_generated(self, seconds: float) -> None:
-        pass
-
-    def wasted(self, where: str, audio_s: float, tokens: int) -> None:
-        pass
-
-    def first_chunk(self, times: FirstChunk) -> None:
-        pass
-
-    def admission(self, decision: str, reason: str) -> None:
-        pass
-
-    def engine_failed(self, stage: str, kind: str) -> None:
-        pass
-
-    def engine_figures(self, stage: str, figures: Mapping[str, float]) -> None:
-        pass
-
-    def prompt_read(self, read: int, cached: int) -> None:
-        pass
-
-    def runaway(self, kind: str) -> None:
-        pass
-
-    def work_done(self, stage: str, seconds: float, partial: bool) -> None:
-        pass
-
-    def work_dropped(self, stage: str, reason: str) -> None:
-        pass
-
-    def gave_way(self, stage: str) -> None:
-        pass
-
-    def overload_step(self, step: str) -> None:
-        pass
-
-    def kv_blocks(self, state: str, blocks: int) -> None:
-        pass
-
-    def kv_evicted(self, reason: str) -> None:
-        pass
-
-    def kv_reloaded(self, seconds: float, critical: bool) -> None:
-        pass
-
-    def kv_preload(self, result: str, size_bytes: int) -> None:
-        pass

@@ -1,6 +1,6 @@
 """What the engine host reports, given its names of the catalogue.
 
-Has the methods of `observability.host_metrics.HostMetrics`; times are seconds. Audio of cancelled responses is
+Times are seconds. Audio of cancelled responses is
 counted by the sessions, which know what was heard; of the host's own reports only dropped drafts add to the
 audio wasted, since no session ever heard of those.
 """
@@ -8,33 +8,14 @@ audio wasted, since no session ever heard of those.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from session_server.observability.catalogue import TurnLeg, WasteWhere
+from session_server.observability.host_metrics import FirstChunk, HostMetrics
 from session_server.observability.metrics import Metrics
 from session_server.scheduler.admission import OverloadStep
 
 
-class FirstChunkTimes(Protocol):
-    """Where the time to a response's first audio went; parts that did not happen are 0."""
-
-    @property
-    def drafted(self) -> bool: ...
-    @property
-    def asr_s(self) -> float: ...
-    @property
-    def wait_s(self) -> float: ...
-    @property
-    def prefill_s(self) -> float: ...
-    @property
-    def first_clause_s(self) -> float: ...
-    @property
-    def first_chunk_s(self) -> float: ...
-    @property
-    def after_turn_end_s(self) -> float: ...
-
-
-class HostReport:
+class HostReport(HostMetrics):
     """The engine host's door into `Metrics`."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -65,7 +46,7 @@ class HostReport:
             self._metrics.audio_wasted_seconds.labels(WasteWhere.DRAFT.value).inc(max(0.0, audio_s))
         self._metrics.tokens_wasted.labels(where).inc(max(0, tokens))
 
-    def first_chunk(self, times: FirstChunkTimes) -> None:
+    def first_chunk(self, times: FirstChunk) -> None:
         legs = {
             TurnLeg.ASR: times.asr_s,
             TurnLeg.ADMISSION: times.wait_s,

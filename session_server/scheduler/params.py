@@ -36,6 +36,16 @@ class KvEviction(enum.Enum):
     OFF = "off"
 
 
+class _Nanoseconds:
+    """`starve_ns` is `starve_s` in whole nanoseconds."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._seconds = f"{name.removesuffix('ns')}s"
+
+    def __get__(self, params: SchedulerParams, owner: type) -> int:
+        return int(getattr(params, self._seconds) * NS_PER_S)
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerParams:
     """Defaults suit the CPU stack; `serving.md` 3.1 says where they come from."""
@@ -93,59 +103,21 @@ class SchedulerParams:
         if self.chunk_ladder_s[0] <= 0 or self.chunk_ladder_s[-1] > self.lead_cap_s:
             raise ValueError("chunk_ladder_s must lie in 0..lead_cap_s")
 
-    @property
-    def lead_cap_ns(self) -> int:
-        return int(self.lead_cap_s * NS_PER_S)
-
-    @property
-    def lead_idle_ns(self) -> int:
-        return int(self.lead_idle_s * NS_PER_S)
-
-    @property
-    def starve_ns(self) -> int:
-        return int(self.starve_s * NS_PER_S)
-
-    @property
-    def pressing_ns(self) -> int:
-        return int(self.pressing_s * NS_PER_S)
-
-    @property
-    def draft_cap_ns(self) -> int:
-        return int(self.draft_cap_s * NS_PER_S)
-
-    @property
-    def first_audio_ns(self) -> int:
-        return int(self.first_audio_s * NS_PER_S)
-
-    @property
-    def first_audio_limit_ns(self) -> int:
-        return int(self.first_audio_limit_s * NS_PER_S)
-
-    @property
-    def nearly_dry_ns(self) -> int:
-        return int(self.nearly_dry_s * NS_PER_S)
-
-    @property
-    def begin_lead_ns(self) -> int:
-        return int(self.begin_lead_s * NS_PER_S)
-
-    @property
-    def rush_lead_ns(self) -> int:
-        return int(self.rush_lead_s * NS_PER_S)
+    lead_cap_ns = _Nanoseconds()
+    lead_idle_ns = _Nanoseconds()
+    starve_ns = _Nanoseconds()
+    pressing_ns = _Nanoseconds()
+    draft_cap_ns = _Nanoseconds()
+    first_audio_ns = _Nanoseconds()
+    first_audio_limit_ns = _Nanoseconds()
+    nearly_dry_ns = _Nanoseconds()
+    begin_lead_ns = _Nanoseconds()
+    rush_lead_ns = _Nanoseconds()
+    late_lead_ns = _Nanoseconds()
+    safe_lead_ns = _Nanoseconds()
+    transport_ns = _Nanoseconds()
 
     @property
     def rush_cap_ns(self) -> int:
         """At least `lead_cap_ns`."""
         return int(max(self.rush_cap_s, self.lead_cap_s) * NS_PER_S)
-
-    @property
-    def late_lead_ns(self) -> int:
-        return int(self.late_lead_s * NS_PER_S)
-
-    @property
-    def safe_lead_ns(self) -> int:
-        return int(self.safe_lead_s * NS_PER_S)
-
-    @property
-    def transport_ns(self) -> int:
-        return int(self.transport_s * NS_PER_S)

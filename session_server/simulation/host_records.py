@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from session_server.observability.host_metrics import NoMetrics
+from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock
 from session_server.scheduler.residency import Residency
 from session_server.scheduler.residency_events import (
@@ -29,7 +29,7 @@ from session_server.scheduler.residency_events import (
 from session_server.types.audio import NS_PER_S
 
 
-class HostRecords(NoMetrics):
+class HostRecords(HostMetrics):
     """Counts what the host reports. `counts`: the records of the replica's users, for what has no place of its own."""
 
     def __init__(self, counts: Counter[str], clock: Clock) -> None:

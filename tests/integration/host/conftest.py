@@ -32,7 +32,7 @@ from session_server.host.messages import (
     ToSession,
 )
 from session_server.host.stage_assembly import MakeEngine, registered_engine
-from session_server.observability.host_metrics import FirstChunk, NoMetrics
+from session_server.observability.host_metrics import FirstChunk, HostMetrics
 from session_server.process.clock import VirtualClock
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import samples_to_ns
@@ -45,7 +45,7 @@ _BRIEF: Mapping[str, Mapping[str, object]] = {"thinker": {"long_words": 60}}
 STAGES = ("asr", "turn", "thinker", "talker", "codec", "vocoder")
 
 
-class Counted(NoMetrics):
+class Counted(HostMetrics):
     """Keeps what the host reports."""
 
     def __init__(self) -> None:
