@@ -207,11 +207,12 @@ def _config() -> Any:  # noqa: ANN401
     )
 
 
-def main() -> None:
+def main(name: str, make: Callable[[Path], object]) -> None:
+    """The command `python -m` of a module that makes a model."""
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m engines.omni.tiny FOLDER")
-    sys.stdout.write(f"{tiny_qwen3(Path(sys.argv[1]))}\n")
+        sys.exit(f"usage: python -m {name} FOLDER")
+    sys.stdout.write(f"{make(Path(sys.argv[1]))}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main("engines.omni.tiny", tiny_qwen3)

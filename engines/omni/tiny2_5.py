@@ -6,13 +6,12 @@ Made once in a folder, in float32, from a seed: `python -m engines.omni.tiny2_5 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engines.omni.tiny import VOCABULARY, made_once, write_text_files
+from engines.omni.tiny import VOCABULARY, made_once, main, write_text_files
 
 VOICES = {"Chelsie": 151_872, "Ethan": 151_873}
 """The text token that begins each one's speech."""
@@ -104,11 +103,5 @@ def _write_voices(folder: Path, dit: Any, seed: int) -> None:  # noqa: ANN401 - 
     torch.save(voices, folder / "spk_dict.pt")
 
 
-def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m engines.omni.tiny2_5 FOLDER")
-    sys.stdout.write(f"{tiny_qwen2_5(Path(sys.argv[1]))}\n")
-
-
 if __name__ == "__main__":
-    main()
+    main("engines.omni.tiny2_5", tiny_qwen2_5)

@@ -63,6 +63,18 @@ class ControlChannel:
         self._asked = True
         self._go()
 
+    def figures(self) -> dict[str, float]:
+        """What the scheduler does now, as far as is known; the next call knows more."""
+        self.ask()
+        state = self.state
+        waiting = state.get("waiting", 0)
+        return {
+            "running": state.get("running", 0),
+            "waiting": waiting if self.up_to_date else max(waiting, 1),
+            "held": state.get("held", 0),
+            "steps": state.get("steps", 0),
+        }
+
     async def settled(self) -> None:
         """All that was to be told was told."""
         if self._task is not None:

@@ -143,18 +143,10 @@ class VllmThinker:
         counts = {"prompt_tokens": self._prompt_tokens, "cached_tokens": self._cached_tokens}
         if self._control is None:
             return {**self._leased_figures(), **counts}
-        self._control.ask()
         state = self._control.state
         blocks = state.get("blocks", 0)
-        waiting = state.get("waiting", 0)
-        return {
-            "running": state.get("running", 0),
-            "waiting": waiting if self._control.up_to_date else max(waiting, 1),
-            "held": state.get("held", 0),
-            "steps": state.get("steps", 0),
-            "kv_used": 1.0 - state.get("free_blocks", 0) / blocks if blocks else 0.0,
-            **counts,
-        }
+        used = 1.0 - state.get("free_blocks", 0) / blocks if blocks else 0.0
+        return {**self._control.figures(), "kv_used": used, **counts}
 
     async def close(self) -> None:
         self._life.end()

@@ -156,15 +156,9 @@ class OmniThinker:
         """Of the thinker's stage."""
         self._life.require()
         channel = self._channels[THINKER]
-        channel.ask()
-        state = channel.state
-        waiting = state.get("waiting", 0)
         return {
-            "running": state.get("running", 0),
-            "waiting": waiting if channel.up_to_date else max(waiting, 1),
-            "held": state.get("held", 0),
-            "steps": state.get("steps", 0),
-            "kv_used": state.get("kv_used", 0.0),
+            **channel.figures(),
+            "kv_used": channel.state.get("kv_used", 0.0),
             "prompt_tokens": self._prompt_tokens,
             "cached_tokens": 0,
         }

@@ -5,12 +5,11 @@ the names of the sound tokens. `python -m engines.vllm_omni.tiny FOLDER`.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.omni.tiny import tiny_qwen3
+from engines.omni.tiny import main, tiny_qwen3
 from engines.vllm_omni import plugin
 
 _TOKENS = {
@@ -52,11 +51,5 @@ def _add(path: Path, settings: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(known | dict(settings)))
 
 
-def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m engines.vllm_omni.tiny FOLDER")
-    sys.stdout.write(f"{tiny(Path(sys.argv[1]))}\n")
-
-
 if __name__ == "__main__":
-    main()
+    main("engines.vllm_omni.tiny", tiny)

@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loadgen.call_reception import CallFigures
 from loadgen.drivers.camera_feed import FilmFeed
 from loadgen.drivers.wire import message_of
-from loadgen.drivers.wire_client import ClipSets, UserPlan
+from loadgen.drivers.wire_client import CarriedUser, ClipSets, UserPlan
 from loadgen.records import FilmFigures, ResponseIds, UserRecord
 from loadgen.server_probe import Sample, ServerProbe
 from loadgen.speech import Material, room_noise, share
 from loadgen.users.player import QUANTUM_NS
 from session_server.process.clock import Clock, MonotonicClock
+from session_server.types.audio import NS_PER_S
 from session_server.types.errors import SessionServerError
 
 OPEN_S = 10.0
@@ -150,10 +151,24 @@ class LoadRun:
 
         return begin
 
-    def turns_ended(self, more: int) -> None:
-        if more:
-            self._ended_turns += more
-            self._progress(self._ended_turns)
+    async def frames(
+        self, user: CarriedUser, begun: int, over: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[int]:
+        """The instant of each of its microphone's frames, once it has come, until the user has done or its session is `over`.
+        Notes how late it is, and the turns that have ended."""
+        due, ended = begun, 0
+        while not user.done and not over():
+            due += QUANTUM_NS
+            wait = due - self.clock.now()
+            if wait > 0:
+                await asyncio.sleep(wait / NS_PER_S)
+            self.outcome.late_ns.append(max(0, self.clock.now() - due))
+            yield due
+            turns = user.user.turns_ended
+            if turns > ended:
+                self._ended_turns += turns - ended
+                self._progress(self._ended_turns)
+            ended = turns
 
     async def _user(self, index: int, start: float, carry: Carry) -> None:
         await asyncio.sleep(start)

@@ -159,20 +159,11 @@ class Caller:
     async def _speak(self, book: OpusBook) -> None:
         client, port, run = self.client, self._port, self._run
         assert port is not None
-        ended = 0
-        due = self._begun + (self._clock.now() - self._begun) // QUANTUM_NS * QUANTUM_NS
-        while not client.done and self._over is None:
-            due += QUANTUM_NS
-            wait = due - self._clock.now()
-            if wait > 0:
-                await asyncio.sleep(wait / NS_PER_S)
-            run.outcome.late_ns.append(max(0, self._clock.now() - due))
+        begun = self._begun + (self._clock.now() - self._begun) // QUANTUM_NS * QUANTUM_NS
+        async for due in run.frames(client, begun, lambda: self._over is not None):
             messages, frame = client.tick(due)
             self._say(messages)
             port.send(book[frame])
-            turns = client.user.turns_ended
-            run.turns_ended(turns - ended)
-            ended = turns
             if self._clock.now() - port.heard_at > SILENT_NS:
                 self._end("closed:lost")
         if client.lost:

@@ -32,7 +32,6 @@ from loadgen.drivers.load_run import (
 from loadgen.drivers.wire import NOT_TRUSTED, REFUSED, decode
 from loadgen.drivers.wire_client import ClipSets, WireClient
 from loadgen.server_probe import ServerProbe
-from loadgen.users.player import QUANTUM_NS
 from session_server.process.clock import Clock
 from session_server.types.audio import NS_PER_S, OUTPUT_RATE
 
@@ -106,14 +105,7 @@ class WsDriver:
     async def _speak(
         self, socket: ClientConnection, user: WireClient, begun: int, *, watched: bool
     ) -> None:
-        due = begun
-        ended = 0
-        while not user.done:
-            due += QUANTUM_NS
-            wait = due - self._clock.now()
-            if wait > 0:
-                await asyncio.sleep(wait / NS_PER_S)
-            self.outcome.late_ns.append(max(0, self._clock.now() - due))
+        async for due in self._run.frames(user, begun):
             await self._send(socket, user.tick(due))
             if (
                 watched
@@ -122,9 +114,6 @@ class WsDriver:
             ):
                 at_s = (due - self._run.began) / NS_PER_S
                 self.outcome.lead.append((at_s, user.buffered(due) / OUTPUT_RATE))
-            turns = user.user.turns_ended
-            self._run.turns_ended(turns - ended)
-            ended = turns
         if user.lost:
             socket.transport.abort()
 

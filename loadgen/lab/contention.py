@@ -12,7 +12,6 @@ beside the others: 1 is a core for each, 0.5 is one core for both.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import statistics
 import threading
@@ -33,6 +32,7 @@ from engines.base import (
     TokenOutput,
     UtteranceJob,
 )
+from loadgen.speech import append_message
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.process.clock import Clock, MonotonicClock
@@ -56,7 +56,7 @@ class Listeners:
             for at in range(0, len(sound) - 5 * _FRAME_BYTES, 5 * _FRAME_BYTES)
         ]
         self._frames = [
-            _message(sound[at : at + _FRAME_BYTES])
+            append_message(sound[at : at + _FRAME_BYTES])
             for at in range(0, len(sound) - _FRAME_BYTES, _FRAME_BYTES)
         ]
         self._over = threading.Event()
@@ -92,13 +92,8 @@ class Listeners:
             pass
         if frame % 5 == 0 and ears.echo is not None:
             answer = self._answers[frame // 5 % len(self._answers)]
-            _message(answer)
+            append_message(answer)
             ears.echo.playing(now, answer)
-
-
-def _message(pcm: bytes) -> str:
-    audio = base64.b64encode(pcm).decode("ascii")
-    return f'{{"type":"input_audio_buffer.append","audio":"{audio}"}}'
 
 
 PAIRS = ((Stage.THINKER, Stage.ASR), (Stage.THINKER, Stage.CODEC), (Stage.ASR, Stage.CODEC))
