@@ -138,7 +138,7 @@ _MARGIN = 4.0
 """Power ratio (6 dB) by which one band of an echo may exceed the prediction."""
 _DECAYS = np.array([0.35, 0.6, 0.8, 0.9])
 """Power that is left after one hop (16 ms): reverberation times of 0.1, 0.2, 0.5 and 1 s."""
-_ECHO_LEVEL_MEMORY = 0.98
+_LEVEL_DECAY = 0.98
 _NOISE_RISE = 1.02
 """Per frame: the noise floor follows upwards by 2.7 dB a second."""
 _NOISE_MARGIN = 3.0
@@ -196,8 +196,8 @@ class LevelModel:
             heard = np.maximum(power - self._noise, _FLOOR)
             ratio = np.log(heard / np.maximum(self._gains * reverberant, 1e-3))
             self._misfit += 0.05 * (np.abs(ratio[:, loud]).mean(axis=1) - self._misfit)
-        self._heard = self._heard * _ECHO_LEVEL_MEMORY + np.where(loud, power, 0)
-        self._played = self._played * _ECHO_LEVEL_MEMORY + reverberant
+        self._heard = self._heard * _LEVEL_DECAY + np.where(loud, power, 0)
+        self._played = self._played * _LEVEL_DECAY + reverberant
         self._update_gains()
 
     def _train_on_recent(self, far_powers: Float32, row: int) -> None:

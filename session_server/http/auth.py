@@ -131,7 +131,7 @@ class Gate:
     """Decides whether credentials are good."""
 
     def __init__(self, keys: Iterable[str], secrets: SecretStore) -> None:
-        self._digests = [_auth_digest(key) for key in keys]
+        self._digests = [_key_digest(key) for key in keys]
         self._secrets = secrets
 
     async def identify(self, key: str | None) -> Identity | None:
@@ -144,7 +144,7 @@ class Gate:
             return Identity(Grant.OPEN)
         if key is None:
             return None
-        shown = _auth_digest(key)
+        shown = _key_digest(key)
         # no early exit: the time taken says nothing about which key was nearly right
         matches = [hmac.compare_digest(shown, digest) for digest in self._digests]
         return Identity(Grant.SERVER_KEY) if any(matches) else None
@@ -174,5 +174,5 @@ def asks_for_beta(headers: Mapping[str, str]) -> bool:
     return BETA_SUBPROTOCOL in subprotocols(headers)
 
 
-def _auth_digest(key: str) -> bytes:
+def _key_digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

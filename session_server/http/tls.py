@@ -225,8 +225,8 @@ def _tls(certificate: Path, key: Path | None, *, self_signed: bool, new: bool = 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    pem = _tls_read(certificate, "server.tls_cert")
-    private = pem if key is None else _tls_read(key, "server.tls_key")
+    pem = _read_pem(certificate, "server.tls_cert")
+    private = pem if key is None else _read_pem(key, "server.tls_key")
     at = "server.tls_cert" if key is None else "server.tls_key"
     if _CERTIFICATE not in pem:
         raise ConfigError(f"server.tls_cert: {certificate}: there is no certificate in it (PEM)")
@@ -246,7 +246,7 @@ def _tls(certificate: Path, key: Path | None, *, self_signed: bool, new: bool = 
     return Tls(context, certificate, pairs, self_signed, new)
 
 
-def _tls_read(file: Path, key: str) -> str:
+def _read_pem(file: Path, key: str) -> str:
     try:
         return file.read_text(encoding="latin-1")
     except OSError as error:
