@@ -1,50 +1,52 @@
-"""The contract of a duplex engine: a model that hears and speaks at the same time, frame by frame.
+"""The contract of a duplex engine: a model that hears and speaks at once, frame by frame.
 
-Such a model has a fixed number of *slots*, one for each live conversation. Every tick takes one frame of what each user
-said and gives one frame of what the model says, for all of them in one batch; the tick's length is the deadline.
+Such a model has a fixed number of *slots*, one for each live conversation. Every tick takes one
+frame of what each user said and gives one frame of what the model says, for all of them in one
+batch; the tick's length is the deadline.
 
-    join(slot, config)       a conversation begins in an empty slot, afresh, whatever was in the slot before
-    update(slot, config)     what the conversation was told is replaced; holds from the next tick on
+    join(slot, config)       a conversation begins afresh in an empty slot, whatever was there
+    update(slot, config)     replaces what the conversation was told; holds from the next tick on
     leave(slot)              it is over; its state is gone. Idempotent
     reset(slot)              it begins anew in the same slot, with the same config
     tick(frames)             one step of the whole batch
     save_state(slot)         a copy of the conversation as it stands between two ticks
     load_state(slot, state)  goes on from such a copy, in any slot of the same model that is joined
 
-Rules that every engine keeps, and `engines.conformance.duplex` checks:
+The module also owns what engines share: `SlotTable` (which slots are joined, what an engine keeps
+of each beside its tensors, and the checks that are the same for every engine, so that each says the
+same of a mistake), `Activity` and `TextPieces`.
 
-* All calls come from one thread, one at a time; an engine needs no locks. Only `close` may come from elsewhere, to end a
-  step that hangs.
-* The slots named in `frames` advance by one frame, and each gets exactly one AssistantFrame. A slot whose frame is None
-  hears silence: its user's audio was late or lost; whoever calls counts that.
-* A joined slot that is not named is paused: it does not advance, nothing comes from it, and it goes on later as if no
-  time had passed.
-* What a slot hears and says depends on its own frames alone: neighbours that join, leave, reset or pause change nothing.
-  (With random sampling the draws may differ; with greedy choice nothing does.)
-* `update` reaches what the model decides from then on; an answer under way may go on as it was begun. A model that reads nothing
-  is not changed by it.
+Invariants: every engine keeps these rules, and `engines.conformance.duplex` checks them.
+
+* All calls come from one thread, one at a time; an engine needs no locks. Only `close` may come
+  from elsewhere, to end a step that hangs.
+* The slots named in `frames` advance by one frame, and each gets exactly one AssistantFrame. A slot
+  whose frame is None hears silence: its user's audio was late or lost; the caller counts that.
+* A joined slot that is not named is paused: it does not advance, nothing comes from it, and it goes
+  on later as if no time had passed.
+* What a slot hears and says depends on its own frames alone: neighbours that join, leave, reset or
+  pause change nothing. (With random sampling the draws may differ; with greedy choice nothing
+  does.)
+* `update` reaches what the model decides from then on; an answer under way may go on as it was
+  begun. A model that reads nothing is not changed by it.
 * Slots that are not joined are never in a result, nor is anything that was under way when one left.
-* `tick` fails as a whole: whoever called closes the engine and loads it again. All conversations are then lost.
 
-Who has the floor is the model's own decision. It says so by `TurnAction`s; audio counts as an answer only between
-TAKE and YIELD or GIVE_WAY. A model without such tokens is judged by what it says (`engines.duplex_engine`).
-Audio is s16le mono at `rate`, frames of `frame_samples`.
+Who has the floor is the model's own decision. It says so by `TurnAction`s; audio counts as an
+answer only between TAKE and YIELD or GIVE_WAY. A model without such tokens speaks into one endless
+stream, mostly silence; `Activity` judges it by what it says. It takes the floor with a frame that
+has text or is loud, and has yielded it once it was quiet, without text, for `gap_frames`. Clients
+need that border: only a response that ends is complete, has a transcript and a place in the
+conversation. Why the user spoke into it is not known, so such a model never gives way.
 
-Which slots of a duplex engine are joined, with what each engine keeps of a conversation beside its tensors.
+`TextPieces` reads a SentencePiece vocabulary token by token: padding tokens say nothing, `▁` is a
+space, byte tokens (`<0xE4>`) are gathered until they are a character. It owns nothing but these
+rules; the rest that is still gathered belongs to the caller.
 
-The checks of the contract that are the same for every engine are made here, so that each says the same of a mistake.
+Units: audio is s16le mono at `rate`, frames of `frame_samples`. Levels are dBFS of a frame's mean
+square.
 
-Who has the floor, judged by what a model says: for duplex models that have no tokens for it.
-
-A model of this kind speaks into one endless stream, mostly silence. It takes the floor with a frame that has text or is
-loud, and has yielded it once it was quiet, without text, for `gap_frames`. Clients need that border: only a response that
-ends is complete, has a transcript and a place in the conversation. Why the user spoke into it is not known, so it never
-gives way here. Levels are dBFS of a frame's mean square.
-
-Text of a SentencePiece vocabulary, token by token: whole characters, and what a byte-wise character still lacks.
-
-Owns nothing but the rules: padding tokens say nothing, `▁` is a space, byte tokens (`<0xE4>`) are gathered until they are
-a character. The rest that is still gathered belongs to the caller.
+Errors: `tick` fails as a whole: the caller closes the engine and loads it again. All conversations
+are then lost.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""A conversation as the text that a model reads, before any template or tokenizer: what all local thinkers have in common.
+"""A conversation as text for a model: what fits, and how long the answer may get.
 
-Tools are described in the system message and called in the text (`<tool_call>...</tool_call>`), whatever the model.
+Owns what all local thinkers have in common before any template or tokenizer. Tools are described in
+the system message and called in the text (`<tool_call>...</tool_call>`), whatever the model.
 
-Which messages of a conversation still fit into a prompt: a rule of lengths alone, for engines and for their models.
+Trimming (`first_kept`) is a rule of lengths alone, for engines and for their models. Whole messages
+go, the oldest first, two thirds of the room at a time: what is left is read again with every such
+step, so there should be few, and little left.
 
-Whole messages go, the oldest first, two thirds of the room at a time: what is left is read again with every such step,
-so there should be few, and little left. Lengths are tokens.
+Spoken answers are short unless a long one was asked for, and end at a sentence's end where they
+can. `hard` is where an answer stops in mid-sentence. Only a limit that the client set is reported
+as reached; our own idea of how long an answer should be does not make it incomplete.
 
-How long an answer may get, in tokens.
-
-Spoken answers are short unless a long one was asked for, and end at a sentence's end where they can. `hard` is
-where an answer stops in mid-sentence. Only a limit that the client set is reported as reached; our own
-idea of how long one should talk is not an incomplete answer.
+Units: lengths are tokens.
 """
 
 from __future__ import annotations

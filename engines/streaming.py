@@ -1,41 +1,45 @@
-"""The contract between the runtime and an engine that schedules itself (vLLM, a remote server): a thinker only.
+"""The contract of an engine that schedules itself (vLLM, a remote server): a thinker only.
 
-The runtime decides who is admitted, how far each answer may run ahead, which is more urgent and what is cancelled; the engine
-decides its own batches. Everything is called on the event loop's thread and returns at once, or awaits.
+The server decides who is admitted, how far each answer may run ahead, which is more urgent and what
+is cancelled; the engine decides its own batches. Everything is called on the event loop's thread
+and returns at once, or awaits.
 
     generate(key, job, pace)   begin an answer; its outputs come from the iterator that is returned
     set_pace(key, pace)        how far it may go, how soon it is wanted
     abort(key)                 end it
     warm(key, job)             read what a prompt will begin with
 
-Rules
-* **Begun when `generate` returns**, not when the iterator is first asked: `set_pace` and `abort` find the answer at once. So
-  `generate` is a plain method, not an async generator function. It raises ValueError for a job that can never run (the
-  client reads the text) or a key that is there; nothing else.
-* **Order.** Outputs come in the order of the text; whole characters only. `output_tokens` counts the answer's tokens so far
-  and never falls (an output may hold several). `prompt_tokens` and `cached_tokens` are set from the first text on where the
-  engine knows them, on the last in any case. The last has a `reason`, and then the iterator ends.
-* **Abort at any point**: waiting, reading the prompt, held, between tokens, after the end, twice, of an unknown key. The
-  iterator ends without a reason, and **nothing comes after `abort` returns**, not even what was ready. State is freed at
-  the engine's next step at the latest. Closing the iterator, or cancelling the task that waits for it, is an abort too.
-* **Grants.** With `holds`, an answer that has reached `pace.granted` tokens is held: its state is kept, it costs no steps and
-  delays nobody; a later grant carries on where it stopped, with the text that it would have given anyhow. A grant that is lowered
-  below what was made takes nothing back. Without `holds` a grant is a wish: the runtime reads no further.
-* **Bounded buffers.** The engine keeps at most `UNREAD` outputs that nobody has read; then the answer stops, or its outputs are
-  joined, and nothing is lost.
-* **Failures apart.** What goes wrong with one answer is `AnswerFailed` from its iterator, and harms no other. When the engine
-  itself is gone, each open iterator raises `EngineFault`, `generate` gives one that does, and so does `figures`, which the
-  runtime asks once a second; then it calls `close` and `load` again. After `close` nothing is kept and no iterator goes on.
+The module also owns the two streams that keep these rules for an engine: `AnswerStream` (the
+outputs of one answer, between the engine that makes them and its one reader), and `ReadStream`,
+which tells its engine when its reader is done: until then an abort has to find it, even when the
+answer is whole and only waits to be read.
+
+Invariants:
+
+* **Begun when `generate` returns**, not when the iterator is first asked: `set_pace` and `abort`
+  find the answer at once. So `generate` is a plain method, not an async generator function.
+* **Order.** Outputs come in the order of the text; whole characters only. `output_tokens` counts
+  the answer's tokens so far and never falls (an output may hold several). `prompt_tokens` and
+  `cached_tokens` are set from the first text on where the engine knows them, on the last in any
+  case. The last has a `reason`, and then the iterator ends.
+* **Abort at any point**: waiting, reading the prompt, held, between tokens, after the end, twice,
+  of an unknown key. The iterator ends without a reason, and **nothing comes after `abort`
+  returns**, not even what was ready. State is freed at the engine's next step at the latest.
+  Closing the iterator, or cancelling the task that waits for it, is an abort too.
+* **Grants.** With `holds`, an answer that has reached `pace.granted` tokens is held: its state is
+  kept, it costs no steps and delays no other; a later grant carries on where it stopped, with the
+  text that it would have given anyhow. A grant that is lowered below what was made takes nothing
+  back. Without `holds` a grant is a wish: the server reads no further.
+* **Bounded buffers.** The engine keeps at most `UNREAD` outputs that were not read; then the answer
+  stops, or its outputs are joined (`AnswerStream` joins them to the last one), and nothing is lost.
 * Keys are never used again. Calls on unknown ones are harmless: cancellation races with everything.
 
-The outputs of one answer, between a streaming engine that makes them and the runtime that reads them.
-
-Keeps the rules of `engines.streaming` that every such engine would have to keep by itself: order, nothing after an abort, a
-failure after what was made before it, at most `UNREAD` outputs unread (what comes on top is joined to the last one), and that a
-reader who leaves is an abort. One reader; all calls on the event loop's thread.
-
-An answer's stream that tells its engine when nobody will read it any more: until then an abort has to find it, even when the
-answer is whole and only waits to be read.
+Errors: `generate` raises ValueError for a job that can never run (the client reads the text) or a
+key that is there; nothing else. What goes wrong with one answer is `AnswerFailed` from its
+iterator, after what was made before it, and harms no other. When the engine itself is gone, each
+open iterator raises `EngineFault`, `generate` gives one that does, and so does `figures`, which the
+server asks once a second; then it calls `close` and `load` again. After `close` nothing is kept and
+no iterator goes on.
 """
 
 from __future__ import annotations

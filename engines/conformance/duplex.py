@@ -1,8 +1,8 @@
-"""What the checks of a duplex engine need to know of it, and conversations for it.
+"""The conformance checks of a duplex engine: `for check in CHECKS: check(kit)`.
 
-A conversation is told by its frames, in the order in which it heard and said them: running alone is the measure.
-
-The rules of `engines.duplex_engine`, each as a check of one engine: `for check in CHECKS: check(kit)`.
+Owns the rules of `engines.duplex_engine`, each as a check of one engine, and the conversations for
+it. `DuplexKit` says what the checks need to know of the engine. A conversation is told by its
+frames, in the order in which it heard and said them: running alone is the measure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What the checks of a stepped engine need to know of it, and how they run its jobs.
+"""The conformance checks of a stepped engine: order, releases, neighbours, slots, faults.
 
-Checks of `engines.base.SteppedEngine` on one loaded engine: order, release at every point, neighbours, slots, faults kept apart.
+Owns the rules of `engines.base.SteppedEngine`, each as a check of one loaded engine, and how the
+checks run its jobs. `SteppedKit` says what they need to know of the engine.
 
-`CHECKS`: each takes a kit and an engine that is loaded and idle, and leaves it so. `storm` does things in random order;
-`an_engine_that_was_closed_can_be_loaded_again` loads one of its own.
+Invariants: each of `CHECKS` takes a kit and an engine that is loaded and idle, and leaves it so.
+`storm` does things in random order; `an_engine_that_was_closed_can_be_loaded_again` loads an engine
+of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What the checks of a streaming engine need to know of it, and how they read its answers.
+"""The conformance checks of a streaming engine: order, aborts, grants, buffers, warmth.
 
-Checks of `engines.streaming` on one loaded engine: order, abort at every point, grants, neighbours, buffers, warmth.
+Owns the rules of `engines.streaming`, each as a check of one loaded engine (also that neighbours do
+not change an answer), and how the checks read its answers. `StreamingKit` says what they need to
+know of the engine.
 
-`CHECKS`: each takes a kit and an engine that is loaded and idle, and leaves it so.
+Invariants: each of `CHECKS` takes a kit and an engine that is loaded and idle, and leaves it so.
 """
 
 from __future__ import annotations

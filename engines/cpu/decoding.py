@@ -1,19 +1,17 @@
-"""What one set of logits becomes, and the contract of answers that turn logits into it.
+"""Greedy decoding of one answer: from logits to the next token, in words or in a tool call.
 
-A function call while it is decoded under its grammar.
+Owns the choice of a token and the two kinds of answers that grow by it (`AnswerSteps`, whose steps
+give a `Piece`). The choice (`GreedyChoice`) is deterministic and kept from going round in circles
+by two rules: a mild penalty on recent tokens, and no run of tokens twice in an answer.
 
-Tokens that the grammar leaves no choice about are appended at once, without asking the model. When the budget is
-spent the call is closed without the model: strings end, objects and arrays close. So a call is always whole
-and valid, whatever the limits.
+`SpokenAnswer` grows one token at a time. With tools on offer it becomes a call when the model opens
+with `<`; otherwise the mark that opens a call cannot arise. `CallAnswer` is decoded under its
+grammar: tokens that the grammar leaves no choice about are appended at once, without asking the
+model. When the budget is spent the call is closed without the model: strings end, objects and
+arrays close.
 
-Choosing the next token: greedy and deterministic, kept from going round in circles.
-
-Two rules: a mild penalty on recent tokens, and no run of tokens twice in an answer.
-
-An answer in words while it grows, one token at a time.
-
-No control token is ever chosen, nor, in speech, what is for the eye only. With tools on offer the answer becomes a
-call when the model opens with `<`; otherwise the mark that opens a call cannot arise.
+Invariants: no control token is ever chosen, nor, in speech, a token that is for the eye only. A
+call is always whole and valid, whatever the limits.
 """
 
 from __future__ import annotations

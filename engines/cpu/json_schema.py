@@ -1,14 +1,15 @@
-"""References of a JSON schema that no finite value can fulfil, and a schema without them.
+"""Reduces a JSON schema to what a grammar can keep, so that a tool call comes to an end.
 
-`{"properties": {"n": {"$ref": "#"}}, "required": ["n"]}` asks for an object in an object in an object. A grammar made
-from it never ends. Such references are replaced by "anything"; a reference that may be left out, or that an
-empty list fulfils, stays.
+`finite` replaces references that no finite value can fulfil by "anything".
+`{"properties": {"n": {"$ref": "#"}}, "required": ["n"]}` asks for an object in an object in an
+object, and a grammar made from it never ends. A reference that may be left out, or that an empty
+list fulfils, stays.
 
-Bounds of a JSON schema that can be kept: a small model's call has to come to an end.
+`drop_unreasonable` drops a rule that asks for too much (a string of 9999 characters), that
+contradicts another one (minimum above maximum), or that is no number: the arguments are then valid
+JSON, but need not be valid for that rule.
 
-A rule that asks for too much (a string of 9999 characters), that contradicts another one (minimum above maximum),
-or that is no number is dropped: the arguments are then valid JSON, but need not be valid for that rule.
-Lengths are in characters and items.
+Units: lengths are in characters and items.
 """
 
 from __future__ import annotations

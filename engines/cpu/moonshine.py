@@ -1,25 +1,24 @@
-"""Preparing an utterance for recognition: samples, silence, and where a long one may be cut.
+"""Moonshine tiny-en, a speech recogniser: from samples to text that can be believed.
 
-Audio is float32 in -1..1 at INPUT_RATE; positions are samples. Cutting looks only at the audio up to the
-cut, so the cuts of a growing utterance never move.
+Owns the model's two graphs with greedy decoding of a batch, the preparation of its audio, its
+vocabulary, and the filter of its results.
 
-Tells recognised speech from what the recogniser makes up on noise.
+* A guess of the text (the last result for the same utterance) is checked in one call: where the
+  model would have written the same it is taken over, from the first difference on decoding goes on
+  token by token. So a growing utterance costs little more than its encoder.
+* Moonshine, like every model trained on subtitles, answers noise with stock phrases, with loops, or
+  with words that it hardly believes itself. `believable` tells them from speech by the text and its
+  `confidence`: clean speech is above -0.5, babble mostly below -0.9.
+* The vocabulary file holds, for each token, its length (one byte; 128 and more:
+  `second * 128 + first - 128`) and its bytes. `<0xNN>` stands for one byte, other `<...>` are marks
+  without text, and U+2581 is a space.
 
-Moonshine, like every model trained on subtitles, answers noise with stock phrases, with loops, or with words that
-it hardly believes itself. `confidence` is the mean natural logarithm of the probability of each chosen
-token, the end mark included: clean speech is above -0.5, babble mostly below -0.9.
+Invariants: cutting looks only at the audio up to the cut, so the cuts of a growing utterance never
+move. A guess does not change the result, but for the rounding of 8-bit products, whose scale is
+taken from a whole call.
 
-Moonshine's vocabulary: token ids to text.
-
-The file holds, for each token, its length (one byte; 128 and more: `second * 128 + first - 128`) and its bytes.
-`<0xNN>` stands for one byte, other `<...>` are marks without text, and U+2581 is a space.
-
-Moonshine tiny-en: the two graphs, and greedy decoding of a batch.
-
-A guess of the text (what was recognised a moment ago of the same utterance) is checked in one call: where the model
-would have written the same it is taken over, from the first difference on decoding goes on token by token. So a
-growing utterance costs little more than its encoder. The result is that of plain decoding, but for the rounding of
-8-bit products, whose scale is taken from a whole call.
+Units: audio is float32 in -1..1 at INPUT_RATE; positions are samples. `confidence` is the mean
+natural logarithm of the probability of each chosen token, the end mark included.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How this package opens ONNX Runtime sessions: one thread each, never spinning.
+"""ONNX Runtime as this package uses it: one thread a session, never spinning, memory on use.
 
-Two spinning pools on two cores slow each other down by 10x or more, so parallelism comes from running
-sessions beside each other (a runner thread per stage; `run` releases the interpreter lock).
-
-Memory that is taken as it is used, and given back when it is not.
+Two spinning pools on two cores slow each other down by 10x or more, so parallelism comes from
+running sessions beside each other (a runner thread per stage; `run` releases the interpreter lock).
+Arrays (`lazy_zeros`) take memory as they are used; `give_back` returns it when they are not.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""The thinker's graph over slots of keys and values.
+"""SmolLM2's graph over slots of keys and values, with shared prefixes and saved states.
 
-A slot holds one token sequence's keys and values for up to `capacity` tokens. The graph writes them in place: past and
-present are bound to the same memory, one binding for each range of neighbouring slots, made once. A batch
-is such a range; rows in it that nobody asked for do no harm, because a call writes only behind the row's
-length. Prompts are read at least two tokens at a time: single tokens go through another kernel, whose
-results differ in the last digits, and how a prompt was cut must not show. Lengths are the caller's.
+Owns the slots (`SlotModel`), the snapshots of prompt beginnings that sessions share (`PrefixCache`:
+the instructions, the tools and the two examples), and the byte form of a session's state
+(`pack_state`). A slot holds one token sequence's keys and values for up to `capacity` tokens. The
+graph writes them in place: past and present are bound to the same memory, one binding for each
+range of neighbouring slots, made once. A batch is such a range. Lengths are the caller's.
 
-Snapshots of prompt beginnings that sessions share: the instructions, the tools and the two examples.
+A state is the tokens of a slot and their keys and values, bit for bit: magic, then little-endian
+u32 layers * 2, heads, tokens, head size; the tokens as u32; the keys and values as float32. The
+bytes are this machine's own: they are moved to host memory and back, never sent.
 
-Bounded in bytes; the one used longest ago goes first. A snapshot is never changed.
-
-A session's thinker state as bytes: the tokens of its slot, and their keys and values, bit for bit.
-
-Layout: magic, then little-endian u32 layers * 2, heads, tokens, head size; the tokens as u32; the keys and
-values as float32. The bytes are this machine's own: they are moved to host memory and back, never sent.
+Invariants: a call writes only behind a row's length, so rows of a batch that were not asked for do
+no harm. Prompts are read at least two tokens at a time: single tokens go through another kernel,
+whose results differ in the last digits, and how a prompt was cut must not show. A snapshot is never
+changed; the snapshots are bounded in bytes, and the one used longest ago goes first.
 """
 
 from __future__ import annotations

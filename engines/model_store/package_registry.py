@@ -1,12 +1,10 @@
-"""Asks the package registry where a wheel is, with the environment's own pip and its settings.
+"""Asks a package registry where a package's file is: PyPI's by pip, npm's by npm.
 
-No registry is named here: pip's configuration (index, proxy, certificates) decides. pip is not run to install
-anything. Environments without pip (uv makes them) fall back to the pip that comes with Python.
+Each asks with the machine's own tool and its settings (index, proxy, certificates), so no registry
+is named here. Environments without pip (uv makes them) fall back to the pip that comes with Python.
 
-Asks npm's registry where a package's tarball is, with the machine's own npm and its settings.
-
-Only the tarball is taken: nothing is installed, no script of it is run, and its dependencies stay out. No registry is named
-here: npm's configuration decides.
+Invariants: nothing is installed, and no script of a package is run. Of an npm package only the
+tarball is taken; its dependencies stay out.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ def _failure(requirement: str, stderr: str) -> FetchFailed:
     return FetchFailed(f"{requirement} cannot be downloaded: {line}")
 
 
-_NPM_REGISTRY_OFFLINE = ("enotfound", "etimedout", "econnrefused", "eai_again", "network")
+_NPM_OFFLINE = ("enotfound", "etimedout", "econnrefused", "eai_again", "network")
 _TIMEOUT_S = 600
 
 
@@ -161,7 +159,7 @@ def _npm(requirement: str, *arguments: str) -> str:
         raise FetchFailed(f"{requirement} cannot be downloaded: npm did not answer") from None
     if done.returncode == 0:
         return done.stdout
-    if any(word in done.stderr.lower() for word in _NPM_REGISTRY_OFFLINE):
+    if any(word in done.stderr.lower() for word in _NPM_OFFLINE):
         raise FetchFailed(
             f"{requirement} cannot be downloaded: no connection to npm's registry (offline?); "
             "run `session-server models fetch --vision` again when there is one"

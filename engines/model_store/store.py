@@ -1,9 +1,10 @@
-"""Where model files are on this machine, and how they get there.
+"""The model store: where model files are on this machine, and whether they are complete.
 
-Owns the cache folder. A file that `path` returns is whole: downloads and builds are checked and only then
-renamed into place. Reading needs no network and no lock; `fetch` does the rest (see `model_fetch`).
+Owns the cache folder, and the words in which a fetch says how far it is (`Progress`) and how it
+fails (`FetchFailed`). `engines.model_store.fetch` brings the folder up to date.
 
-What a fetch tells while it runs, and how it fails.
+Invariants: a file that `path` returns is whole: downloads and builds are checked and only then
+renamed into place. Reading needs no network and no lock.
 """
 
 from __future__ import annotations

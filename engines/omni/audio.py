@@ -1,6 +1,6 @@
 """A user's audio as the thinker hears it: mel features, and how many tokens they become.
 
-Samples as the protocol carries them.
+Also turns a model's samples into the protocol's s16le (`s16le`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Keys and values of many sequences of different lengths in one batch, for a decoder of transformers.
+"""Decodes many sequences in one batch: keys and values by slot, a choice by row.
 
-Owns, for every layer, one tensor [slots, heads, context, size]: a sequence has a slot, its first `start` positions are
-known, and a forward pass over some slots writes `width` more behind them and reads all of them. What lies behind a
-sequence's end is masked, whatever it is. The decoder sees only `update`, which is all that it asks of a cache.
+Owns, for every layer, one tensor [slots, heads, context, size]: a sequence has a slot, its first
+`start` positions are known, and a forward pass over some slots writes `width` more behind them and
+reads all of them. A decoder of transformers sees only `update`, which is all that it asks of a
+cache. Also owns the choice of tokens. Temperature 0 is the likeliest token.
 
-Choosing tokens for a batch whose rows must not depend on each other.
-
-A row's choice depends on its logits and on one number of its own in 0..1, which its job drew from its own seed: the
-same answer comes out whatever else is in the batch. Temperature 0 is the likeliest token.
+Invariants: what lies behind a sequence's end is masked, whatever it is. A row's choice depends on
+its logits and on one number of its own in 0..1, which its job drew from its own seed: the same
+answer comes out whatever else is in the batch.
 """
 
 from __future__ import annotations

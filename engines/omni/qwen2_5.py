@@ -1,14 +1,12 @@
-"""The talker of Qwen2.5-Omni: it reads the whole prompt as the thinker read it, and gives one code of 20 ms a step.
+"""Qwen2.5-Omni's own thinker, talker and vision stage.
 
-A code is chosen as in the published generation: two codes end the speech, those that are marks are never chosen, and those that were
-said, the prompt's own marks among them, are less likely to come again.
+The talker reads the whole prompt as the thinker read it, and gives one code of 20 ms a step. A code
+is chosen as in the published generation: two codes end the speech, those that are marks are never
+chosen, and those that were said, the prompt's own marks among them, are less likely to come again.
 
-The thinker of Qwen2.5-Omni: its talker is told of the whole prompt and of each token what reading it gave.
-
-Of a place that is the last hidden state and the embedding together; in sounds and pictures the hidden state alone. A token's state is known
-once the token was read, so that its text goes out a step after it was chosen.
-
-The vision stage of Qwen2.5-Omni.
+The thinker tells its talker of the whole prompt, and of each token what reading it gave: the last
+hidden state and the embedding together; in sounds and pictures the hidden state alone. A token's
+state is known once the token was read, so its text goes out a step after it was chosen.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The talker of Qwen3-Omni: its prompt, its decoder over slots, and whole frames of 16 codes.
+"""Qwen3-Omni's own thinker, talker and vision stage.
 
-Its decoder gives the first code of a frame; the code predictor, a small decoder of its own, gives the others one after
-the other, each from those before it. Codes that were said are less likely to come again (`repetition_penalty`), as in the
-published generation; which ones is kept by slot.
-
-The thinker of Qwen3-Omni: its talker is told of the user's messages alone, and each token's embedding.
-
-The vision stage of Qwen3-Omni.
+The thinker tells its talker of the user's messages alone, and of each token's embedding. The talker
+has its own prompt and its own decoder over slots, and gives whole frames of 16 codes. Its decoder
+gives the first code of a frame; the code predictor, a small decoder of its own, gives the others
+one after the other, each from those before it. Codes that were said are less likely to come again
+(`repetition_penalty`), as in the published generation; which ones is kept by slot.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Where the places of a prompt lie for rotary positions: text and sounds in a row, a picture as rows and columns at one instant.
+"""What Omni stages hand on: vision to thinker, thinker to talker, talker to vocoder.
 
-A position is three numbers (time, height, width). In text all three go on by one a place. A picture that begins at position p has time p
-all over, its rows go down from p and its columns to the right from p; what follows it lies behind its longer side. So positions
-fall behind places by a number that only pictures change (`lag`).
+Owns those values, and where the places of a prompt lie for rotary positions (`Layout`). The talker
+reads the thinker's view of what was said before (`Understanding` in Qwen3-Omni, `PromptStates` in
+Qwen2.5-Omni), then one embedding for each token of the answer (`Spoken`). Tensors are on the
+stage's device, but for those of an `EmbeddedImage`.
 
-What passes from the vision stage to the thinker, from there to the talker, and from the talker to the vocoder. Tensors on the
-stage's device, but for those of a `Sight`.
-
-The talker reads the thinker's view of what was said before (`Understanding` in Qwen3-Omni, `Conversation` in Qwen2.5-Omni), then
-one embedding for each token of the answer (`Spoken`).
+Units: a position is three numbers (time, height, width). In text and sounds all three go on by one
+a place. A picture that begins at position p has time p all over, its rows go down from p and its
+columns to the right from p; what follows it lies behind its longer side. So positions fall behind
+places by a number that only pictures change (`lag`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The parts of an Omni model, each read by itself from the published folder.
+"""An Omni model's published folder: its parts, its voices, and what a stage lacks here.
 
-A part's module is made from the model's own config and only its weights are read, so that stages may be on different devices.
-What is missing is said in one line, before anything is loaded.
+Each part is read by itself: its module is made from the model's own config and only its weights are
+read, so that stages may be on different devices. `lacking` says what a stage lacks on this machine
+beside packages: their version, the model's folder, the device and its memory. It loads nothing.
 
-What an Omni stage lacks on this machine beside packages: their version, the model's folder, the device and its memory. Loads nothing.
-
-The voices that a model was published with.
+Errors: what is missing is said in one line, before anything is loaded.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def require_folder(folder: Path, family: Family) -> None:
         raise EngineFault(f"{path} cannot be read: {error}") from None
     if kind != family.model_type:
         raise EngineFault(f"{path} is of a {kind} model; this engine runs {family.model_type}")
-    lacking = _lacking_files(folder)
+    lacking = _missing_files(folder)
     if lacking:
         raise ModelsMissing(f"{folder} has no {lacking}: its download is not whole")
 
@@ -163,7 +162,7 @@ def require_device(device: str) -> None:
         raise EngineFault(f"engine option device: there is no {device} on this machine")
 
 
-def _lacking_files(folder: Path) -> str:
+def _missing_files(folder: Path) -> str:
     """The first file of weights that is not there; empty when all are."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():

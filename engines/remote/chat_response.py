@@ -1,14 +1,15 @@
-"""The chunks of a streamed chat completion, turned into TokenOutputs. Pure; one `ChatReply` per answer.
+"""A streamed chat completion, from server-sent events to TokenOutputs. Pure.
 
-A delta counts as one token until the server says how many there were. Tool calls become text as a local model writes them
-(`<tool_call>{"name": ..., "arguments": ...}</tool_call>`), so that one parser serves all engines. What a model thinks to itself
-(`reasoning_content`) is not part of the answer.
+Owns the reading of events out of a byte stream, as far as chat completions use them (the `data` of
+each event), and one `ChatReply` per answer. A delta counts as one token until the server says how
+many there were. Tool calls become text as a local model writes them
+(`<tool_call>{"name": ..., "arguments": ...}</tool_call>`), so that one parser serves all engines.
+A model's reasoning (`reasoning_content`) is not part of the answer.
 
-Numbers come from a peer: whatever is not one counts as 0.
+Invariants: numbers come from a peer: a value that is no number counts as 0.
 
-Server-sent events out of a byte stream, as far as chat completions use them: the `data` of each event.
-
-Pure; bounded: an event longer than `LONGEST` is an error, so that no server makes us hold what it likes.
+Errors: an event longer than `LONGEST` is an error, so that no server decides how much memory is
+held for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What a model server says about an error, made fit for a client: plain text, one line, at most LONGEST characters, without markup and
-without what looks like a key. Pure.
+"""What a model server says about itself: which model it has, and what went wrong with it.
 
-What went wrong with a model server, in words that are fit for a client: no key, no stack, one line.
+The model is asked for once, at the start, so that a wrong address, key or name is told before a
+user talks.
 
-Which model the server has: asked once, at the start, so that a wrong address, key or name is told before anyone talks.
+Invariants: text of an error is fit for a client: plain, one line, at most LONGEST characters,
+without markup, without a stack and without what looks like a key.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Where a simulated thinker's prompts live between turns: what `ScriptedThinker.memory` can be.
+"""Where a simulated thinker's prompts live between turns, and which of them are read again.
 
-`Unlimited` keeps everything. `ForgetfulPool` is what an engine does by itself when its memory runs short and nobody
-moves state for it: it forgets the sessions used longest ago, whose prompts are then read again. Sizes are tokens.
+`KvMemory` is what `ScriptedThinker.memory` can be. `Unlimited` keeps everything. `ForgetfulPool` is
+what an engine does by itself when its memory runs short and no residency policy moves its state: it
+forgets the sessions used longest ago, whose prompts are then read again. `PrefixCache` says which
+beginnings of prompts need not be read again, by blocks of tokens, from whichever session they came.
 
-A simulated prefix cache: which beginnings of prompts need not be read again, by blocks of tokens, whoever they came from.
+Invariants: the prefix cache is bounded: at `blocks` the block used longest ago is forgotten.
 
-Bounded: at `blocks` the block used longest ago is forgotten.
+Units: sizes are tokens.
 """
 
 from __future__ import annotations

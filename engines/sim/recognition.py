@@ -1,9 +1,9 @@
-"""A simulated recogniser: it counts loud audio and answers with that many words, or with a fixed text.
+"""Simulated recognition of speech and of turn ends: both only count loud audio.
 
-It recognises nothing. Quiet audio gives "", so silence stays silence. `texts`: answers to choose from by a
-hash of the audio; partial results are their first words, in proportion to the loud audio heard.
-
-A simulated turn model: always the same probability, or a low one while the audio still sounds.
+The recogniser answers with as many words as the loud audio lasts, or with a fixed text; it
+recognises nothing. Quiet audio gives "", so silence stays silence. `texts`: answers to choose from
+by a hash of the audio; partial results are their first words, in proportion to the loud audio
+heard. The turn model gives always the same probability, or a low one while the audio still sounds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""The eyes of a simulated conversation: a picture is `scene <number> ...` as text, and each scene has its own things in it.
+"""Engines of a simulated conversation: known words in, known lengths out, a price a step.
 
-A look takes the steps of its price, one after the other, as the detector takes a network a step. What was found in a picture is
-remembered, so that a second look at the same bytes, which reads, costs only the reading.
+What a user says is spelled `turn <n> prompt <tokens> answer <tokens>`, and "audio" handed to
+recognition is `<seconds> <words>` as text: the script decides, the engines only take their time.
+A picture is `scene <number> ...` as text, and each scene has its own things in it. The analysis of
+a picture takes the steps of its price, one after the other, as the detector takes a network a step.
+What was found in a picture is remembered, so that a second look at the same bytes, which reads,
+costs only the reading.
 
-Engines of a simulated conversation: known words in, known lengths out, and a price for each step.
+No numpy and no wave: PCM is one constant pattern.
 
-What a user says is spelled `turn <n> prompt <tokens> answer <tokens>`, and "audio" handed to recognition is
-`<seconds> <words>` as text: the script decides, the engines only take their time. `cost_ns` is the price of the last
-step; whoever runs the engine lets that much virtual time pass. No numpy and no wave: PCM is one constant pattern.
+Units: `cost_ns` is the price of the last step; the caller that runs the engine lets that much
+virtual time pass.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""A simulated talker: a clause lasts a fixed number of frames a character; word times follow from that.
+"""Simulated speech of known lengths: a talker, a codec and a vocoder.
 
-`runaway_s`: every clause claims to last this long, as a talker that misses its end would.
+The talker gives a clause a fixed number of frames a character; word times follow from that. The
+codec counts frames, in chunks of any size asked for. The vocoder speaks the wave of
+`engines.sim.wave`, in which every sample can be told apart. Like the real one it holds
+`samples_behind` samples back until a job's last frame.
 
-A simulated codec: counts frames, in chunks of whatever size is asked for.
-
-`extra_units`: it claims and gives that many frames too many in each step, as a broken codec would.
-
-A simulated vocoder: speaks the wave of `engines.sim.wave`, in which every sample can be told apart.
-
-Like the real one it holds `samples_behind` samples back until a job's last frame. Faults: `zeros` gives
-silence; `garbage` is odd (a byte too many), short or long (a sample too few or too many in each step).
+Faults on request, by option: `runaway_s` (talker): every clause claims to last this long, as a
+talker that misses its end would. `extra_units` (codec): it claims and gives that many frames too
+many in each step, as a broken codec would. Vocoder: `zeros` gives silence; `garbage` is odd (a byte
+too many), short or long (a sample too few or too many in each step).
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class SimSpectra:
 
 
 @dataclass(slots=True)
-class _Job:
+class _CodecJob:
     clauses: deque[SimFrames] = field(default_factory=deque)
     done: int = 0
     closed: bool = False
@@ -132,21 +131,21 @@ def create_codec(options: Mapping[str, object], store: ModelStore) -> SimCodec:
     return SimCodec(by_type(options, CodecOptions()))
 
 
-class SimCodec(_SpeechStage[CodecOptions, _Job]):
+class SimCodec(_SpeechStage[CodecOptions, _CodecJob]):
     """A `SteppedEngine` for Stage.CODEC."""
 
     stage = Stage.CODEC
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, SpeechJob)
-        self._jobs[key] = _Job()
+        self._jobs[key] = _CodecJob()
 
-    def _take(self, job: _Job, payload: object, last: bool) -> None:
+    def _take(self, job: _CodecJob, payload: object, last: bool) -> None:
         if payload is not None:
             job.clauses.append(self._checked(payload, SimFrames))
         job.closed = job.closed or last
 
-    def _advance(self, key: JobKey, job: _Job, max_units: int) -> StepResult:
+    def _advance(self, key: JobKey, job: _CodecJob, max_units: int) -> StepResult:
         if not job.clauses or max_units < 1:
             return StepResult(key, finished=job.closed and not job.clauses)
         clause = job.clauses[0]
@@ -170,7 +169,7 @@ class VocoderOptions(SimOptions):
 
 
 @dataclass(slots=True)
-class _vocoder_Job:
+class _VocoderJob:
     queue: deque[SimSpectra] = field(default_factory=deque)
     held: bytes = b""
     closed: bool = False
@@ -180,7 +179,7 @@ def create_vocoder(options: Mapping[str, object], store: ModelStore) -> SimVocod
     return SimVocoder(by_type(options, VocoderOptions()))
 
 
-class SimVocoder(_SpeechStage[VocoderOptions, _vocoder_Job]):
+class SimVocoder(_SpeechStage[VocoderOptions, _VocoderJob]):
     """A `SteppedEngine` for Stage.VOCODER."""
 
     stage = Stage.VOCODER
@@ -191,14 +190,14 @@ class SimVocoder(_SpeechStage[VocoderOptions, _vocoder_Job]):
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, SpeechJob)
-        self._jobs[key] = _vocoder_Job()
+        self._jobs[key] = _VocoderJob()
 
-    def _take(self, job: _vocoder_Job, payload: object, last: bool) -> None:
+    def _take(self, job: _VocoderJob, payload: object, last: bool) -> None:
         if payload is not None:
             job.queue.append(self._checked(payload, SimSpectra))
         job.closed = job.closed or last
 
-    def _advance(self, key: JobKey, job: _vocoder_Job, max_units: int) -> StepResult:
+    def _advance(self, key: JobKey, job: _VocoderJob, max_units: int) -> StepResult:
         units = 0
         while job.queue and units < max_units:
             piece = job.queue.popleft()

@@ -1,12 +1,11 @@
-"""What a detector found, and how two detectors are believed.
+"""Objects in a picture: two detectors, what both agree on, and its colour, light and place.
 
-Boxes are (left, top, right, bottom) in pixels of the picture.
+NanoDet and CenterNet see as they were trained to: a letterboxed picture in, boxes of COCO's kinds
+out. Each looks at one picture a call: a batch would gain nothing on a processor. What lies in the
+grey border of a letterbox is cut off. `agreed` says how the two are believed; `main_colours`,
+`light` and `place` put colours, light and position into words.
 
-NanoDet and CenterNet, as they were trained to see: a letterboxed picture in, boxes of COCO's kinds out.
-
-Each looks at one picture a call: a batch would gain nothing on a processor. What lies in the grey border of a letterbox is cut off.
-
-Main colours and light of a picture, and where in it something is, in words.
+Units: boxes are (left, top, right, bottom) in pixels of the picture.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""What was found in pictures, kept by what it depends on and by nothing else.
+"""The vision stage on a CPU: objects of 80 kinds and readable text, remembered by picture.
 
-`Identity` names a finding: the picture's bytes, the models that looked, and the version of what is done before and after them. The
-memory is shared by all sessions, which is harmless: whoever has the same bytes knows the picture already. It is bounded; what was
-asked for longest ago goes first.
+An analysis takes one network a step: NanoDet; CenterNet; then, where text is wanted, the network
+that finds lines, and the one that reads a few of them, until all are read. Text is read by
+PP-OCRv6 through RapidOCR, whose package carries its models; each of its two networks is called by
+itself. Steps but the last give no output.
 
-Text in a picture: PP-OCRv6 by RapidOCR, whose package carries its models.
+What was found is kept by what it depends on and by nothing else (`PictureKey`: the picture's bytes,
+the models that looked, and the version of what is done before and after them), objects and text
+apart: the same picture costs nothing again, and only the reading where it was analysed without.
 
-Two networks, each called by itself: one finds where lines are, the other reads a few of them a call.
-
-The vision stage on a CPU: objects of 80 kinds and readable text.
-
-A look takes one network a step: NanoDet; CenterNet; then, where text is wanted, the one that finds lines, and the one that reads a
-few of them, until all are read. Steps but the last give no output. What was found is remembered (`engines.vision.detector`), objects
-and text apart: the same picture costs nothing again, and only the reading where it was looked at without.
+Invariants: the results are shared by all sessions, which is harmless: a session that has the same
+bytes knows the picture already. They are bounded; those asked for longest ago go first.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Answers about what the camera shows, true of the picture at that moment, with its age said.
+"""Answers about a picture or the camera, built from what was found and from nothing else.
 
-A picture that is younger than `PRESENT_S` is spoken of in the present; an older one in the past, with its age; where there is no
-current picture nothing is said to be there. Ages in seconds.
+A small model that is told what is in a picture adds things that are not. So the words come from a
+template (`evidence_words`). Here is decided whether a prompt asks about a picture at all, and which
+one: an item's, until two turns were about something else, or the camera's, when a question points
+at what it shows (`camera_questions`). What is about neither is the thinker's.
 
-Answers to questions about a picture or the camera, built from what was found and from nothing else.
+Invariants: an answer about the camera is true of the picture at that moment, with its age said. A
+picture that is younger than `PRESENT_S` is spoken of in the present; an older one in the past, with
+its age; where there is no current picture nothing is said to be there.
 
-A small model that is told what is in a picture adds things that are not. So the words come from a template (`evidence_words`). Here is
-decided whether a prompt asks about a picture at all, and which one: an item's, until two turns were about something else, or the
-camera's, when a question points at what it shows (`camera_questions`). What is about neither is the thinker's.
+Units: ages are in seconds.
 """
 
 from __future__ import annotations

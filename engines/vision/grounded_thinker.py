@@ -85,7 +85,7 @@ def facts(text: str) -> list[str]:
     return [word for word in words if word not in _EMPTY]
 
 
-_GROUNDED_THINKER_WORD = re.compile(r"\S+\s*")
+_WORD_AND_SPACE = re.compile(r"\S+\s*")
 _FREE_CHOICE = ("auto", "none")
 _REPHRASING = "rephrasing"
 """No session is called so."""
@@ -214,7 +214,7 @@ def _grounded(job: ThinkJob) -> TokenOutput | None:
     text = picture_answer(job.messages)
     if text is None:
         return None
-    words = _GROUNDED_THINKER_WORD.findall(text)
+    words = _WORD_AND_SPACE.findall(text)
     if job.max_tokens is not None and len(words) > job.max_tokens:
         text = "".join(words[: job.max_tokens]).rstrip()
         return TokenOutput(text, "max_output_tokens", output_tokens=job.max_tokens)
@@ -222,4 +222,4 @@ def _grounded(job: ThinkJob) -> TokenOutput | None:
 
 
 def _spoken(text: str) -> TokenOutput:
-    return TokenOutput(text, "stop", output_tokens=len(_GROUNDED_THINKER_WORD.findall(text)))
+    return TokenOutput(text, "stop", output_tokens=len(_WORD_AND_SPACE.findall(text)))

@@ -1,6 +1,6 @@
-"""The 80 kinds of object that both detectors know (COCO's, in the order of their outputs).
+"""The 80 kinds of object that both detectors know, and their names in questions and answers.
 
-How the 80 kinds of object are called, in questions and in answers.
+The kinds are COCO's, in the order of the detectors' outputs.
 """
 
 from __future__ import annotations

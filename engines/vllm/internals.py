@@ -1,13 +1,14 @@
-"""Which vLLM this was written for, and every name of it that is not part of its public interface.
+"""Which vLLM this was written for, and every name of it outside its public interface.
 
-vLLM calls its scheduler private. A version that is not listed may do, or do something else without a word: it is refused, unless
-the option `any_version` says otherwise; a name that is gone is refused always, by name. `missing_names` is the contract test.
+vLLM calls its scheduler private. Owns those names (types of vLLM's and transformers' own objects
+among them: neither package is there when this package's types are checked), the versions that are
+known, and the variables that vLLM reads when it is imported and when its processes start.
+`missing_names` is the contract test.
 
-Names for vLLM's and transformers' own objects, which this package's types do not know: neither is there when it is checked.
+Invariants: only variables that the user has not set are set.
 
-The variables that vLLM reads when it is imported and when its processes start.
-
-Only what the user has not set is set.
+Errors: a version that is not listed may do, or do something else without a word: it is refused,
+unless the option `any_version` says otherwise; a name that is gone is refused always, by name.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engines.base import HOST
 from engines.model_store.store import ModelStore
-from engines.vllm import internals as names
+from engines.vllm import internals
 from engines.vllm.convert import SMOLLM, converted
 from engines.vllm.internals import Engine, Params, Source, set_environment
 from engines.vllm.options import VllmOptions, read_options
@@ -51,7 +51,7 @@ def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
         options = read_options(mapping)
     except ValueError as error:
         return [f"option {error}"]
-    lines = [] if names.version() is None else _version_problem(options)
+    lines = [] if internals.version() is None else _version_problem(options)
     try:
         model_path(options, store)
     except SessionServerError as error:
@@ -60,10 +60,10 @@ def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
 
 
 def _version_problem(options: VllmOptions) -> list[str]:
-    found = names.version()
-    if options.any_version or options.pacing != "scheduler" or found in names.PINNED:
+    found = internals.version()
+    if options.any_version or options.pacing != "scheduler" or found in internals.PINNED:
         return []
-    known = " or ".join(names.PINNED)
+    known = " or ".join(internals.PINNED)
     return [
         f"vllm {found} is installed; pacing by our scheduler is written for {known}: install that, or set the option"
         " pacing to lease"
@@ -119,7 +119,7 @@ def _require_names(options: VllmOptions) -> None:
     problem = _version_problem(options)
     if problem:
         raise ConfigError(f"vllm.thinker: {problem[0]}")
-    gone = names.missing_names()
+    gone = internals.missing_names()
     if gone:
         raise ConfigError(
             f"vllm.thinker: this vLLM lacks {', '.join(gone[:3])}; the option pacing: lease does without"

@@ -1,11 +1,12 @@
-"""Whether an engine that works in processes of its own lives, and the tasks that read its answers.
+"""Reads vLLM's answers: deltas become TokenOutputs, until the answer or its engine ends.
 
-A failure is told once in the log, to every answer that is under way, and to each that is asked for afterwards.
+`Reading` is one answer while vLLM writes it. vLLM knows a hard limit only: where a spoken answer
+should end with a sentence (`engines.prompt`) is seen here, and the answer is ended by its reader.
+`Life` says whether an engine that works in processes of its own lives, and owns the tasks that read
+its answers.
 
-One answer while vLLM writes it: its deltas turned into TokenOutputs, and where a spoken answer ends.
-
-vLLM knows a hard limit only. Where a spoken answer should end with a sentence (`engines.prompt`) is seen here, and the
-answer is ended by its reader.
+Errors: an engine's failure is told once in the log, to every answer that is under way, and to each
+that is asked for afterwards.
 """
 
 from __future__ import annotations

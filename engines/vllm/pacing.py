@@ -1,13 +1,15 @@
-"""What every scheduler that this server steers keeps: its answers by name, how far each may go, and which are held.
+"""Pacing inside vLLM's scheduler: how far each answer may go, and which take part in a step.
 
-Runs in an engine's process. A mixin, before the scheduler of vLLM's kind; what the third word of a pace means, a name and a grant
-being the first two, each scheduler of ours says itself. Names of ours begin with `paced`, so that none hides one of vLLM's.
+Runs in an engine's process. `Paced` is a mixin, before the scheduler of vLLM's kind; it owns the
+answers by name, their grants, and which are held. A pace is a name, a grant and a third word, whose
+meaning each scheduler of ours says itself.
 
-Who takes part in vLLM's next step: a rule of numbers alone.
+`Selection` is a rule of numbers alone. `slots` answers take part at most. Those at their grant are
+held and do not. When more want to run than there are slots, the most urgent do: one that waits
+takes the place of the least urgent that runs, which is parked (its state kept) until it is among
+the most urgent again.
 
-`slots` answers take part at most. Those at their grant are held and do not. When more want to run than there are slots, the
-most urgent do: one that waits takes the place of the least urgent that runs, which is parked (its state kept) until it is
-among the most urgent again.
+Invariants: names of ours begin with `paced`, so that none hides one of vLLM's.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""The control channel to our scheduler in the engine's process: newest pace per answer, one call under way at a time.
+"""Paces answers from outside vLLM: by a channel to our scheduler, or by lent tokens.
 
-Paces that come while a call is under way go together with the next, so there are never more calls than the engine takes in, and
-never more words kept than there are answers. An answer that the engine does not know yet is told again a little later.
+`ControlChannel` sends the newest pace of each answer to our scheduler in the engine's process. An
+answer that the engine does not know yet is told again a little later. `Loans` paces by vLLM's
+public interface alone: a resumable request is lent tokens, and is parked in between, its keys and
+values kept. Each loan runs to its own `max_tokens`. The last token that was chosen is not in the
+engine's memory yet: the next loan begins with it. A parked answer costs no steps but keeps its
+place among `max_num_seqs`.
 
-Pacing by vLLM's public interface alone: a resumable request that is lent tokens, and is parked in between, its keys and values
-kept.
-
-Each loan runs to its own `max_tokens`. The last token that was chosen is not in the engine's memory yet: the next loan begins
-with it. A parked answer costs no steps but keeps its place among `max_num_seqs`.
+Invariants: one call is under way at a time, and paces that come meanwhile go together with the
+next. So there are never more calls than the engine takes in, and never more words kept than there
+are answers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""A job as the model's tokens, by the model's own chat template, and what is left out when it does not fit.
+"""A job as vLLM's input: the model's tokens, and the grammar of a forced tool call.
 
-Whole messages go from the old end, as everywhere (`engines.prompt`); instructions, tools and examples stay. What a user wrote
-never becomes a control token: the names of such tokens are broken up in whatever comes from outside.
+The tokens follow the model's own chat template. When they do not fit, whole messages go from the
+old end, as everywhere (`engines.prompt`); instructions, tools and examples stay.
 
-The grammar of a forced tool call, for vLLM's structured outputs (backend `guidance`, which reads Lark).
+The grammar is for vLLM's structured outputs (backend `guidance`, which reads Lark). It allows the
+same text as everywhere: `<tool_call>{"name": ..., "arguments": ...}</tool_call>`, the arguments
+valid for the tool's schema, which is narrowed first (`engines.cpu.grammar`) so that a call comes to
+an end.
 
-The same text as everywhere: `<tool_call>{"name": ..., "arguments": ...}</tool_call>`, the arguments valid for the tool's schema,
-which is narrowed first (`engines.cpu.grammar`) so that a call comes to an end.
+Invariants: what a user wrote never becomes a control token: the names of such tokens are broken up
+in all text that comes from outside.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from engines.base import HOST, Capabilities, JobKey, Stage, ThinkJob
 from engines.model_store.store import ModelStore
 from engines.prompt import AnswerLength, answer_length
 from engines.streaming import AnswerFailed, Pace, ReadStream
-from engines.vllm import launch as starting
+from engines.vllm import launch
 from engines.vllm.internals import Engine, Output, Source
 from engines.vllm.options import VllmOptions, read_options
 from engines.vllm.output_processor import Life, Reading
@@ -30,7 +30,7 @@ from engines.vllm.prompt import LONGEST_CALL, ChatPrompt, chosen_tools, grammar_
 from session_server.types.errors import EngineFault
 
 _WHENEVER_NS = 1 << 62
-missing = starting.missing
+missing = launch.missing
 """What `session-server check` asks."""
 
 
@@ -81,8 +81,8 @@ class VllmThinker:
     async def load(self) -> None:
         if self._engine is not None:
             return
-        self._engine = await asyncio.to_thread(starting.start, self._options, self._store)
-        self._runs_on = starting.place()
+        self._engine = await asyncio.to_thread(launch.start, self._options, self._store)
+        self._runs_on = launch.place()
         self._prompts = ChatPrompt(self._engine.get_tokenizer(), self._options)
         if self._options.pacing == "scheduler":
             self._control = ControlChannel(self._call, self._is_open, self._life.died)
@@ -217,13 +217,13 @@ class VllmThinker:
                     await asyncio.shield(self._engine.abort(answer.name))
 
     async def _read(self, answer: _Answer) -> None:
-        params = starting.sampling(self._options, answer.most, answer.least, answer.grammar)
+        params = launch.sampling(self._options, answer.most, answer.least, answer.grammar)
         if answer.loans is not None:
             source: Source = inputs(
-                answer.loans, lambda count: starting.sampling(self._options, count, 0, None)
+                answer.loans, lambda count: launch.sampling(self._options, count, 0, None)
             )
         else:
-            source = starting.tokens_prompt(answer.tokens)
+            source = launch.tokens_prompt(answer.tokens)
         if self._control is not None:
             params.extra_args = {"pace": [answer.name, answer.granted, answer.urgency_ns]}
         outputs = self._engine.generate(source, params, answer.name)

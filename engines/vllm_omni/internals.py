@@ -1,12 +1,12 @@
-"""Which vLLM and vllm-omni this was written for, and every name of them that is not part of their public interface.
+"""Which vLLM and vllm-omni this was written for, and their names that are not public.
 
-Another version is refused, unless the option `any_version` says otherwise; a name that is gone is refused always, by name.
-`missing_names` is the contract test.
+Owns those names, the versions that are known, and our topology of Qwen3-Omni: vllm-omni's own, with
+schedulers that we steer and chunks that we size. Scheduler and chunking are no settings of
+vllm-omni's deploy file but part of a topology, and topologies of others may be registered
+(`register`); the deploy file then names ours. `missing_names` is the contract test.
 
-Our topology of Qwen3-Omni: vllm-omni's own, with schedulers that we steer and chunks that we size.
-
-Scheduler and chunking are no settings of vllm-omni's deploy file but part of a topology, and topologies of others may be
-registered; the deploy file then names ours.
+Errors: another version is refused, unless the option `any_version` says otherwise; a name that is
+gone is refused always, by name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How vllm-omni is started: its environment, the deploy file, its processes; and what is missing for it here.
+"""Starts vllm-omni and reaches its processes; says what is missing for it here.
 
-vllm-omni keeps an orchestrator in a thread of this process and a process for each stage. Variables are set only where the user has not
-set them, but for the path on which the processes find our entry points: that holds while they are begun.
+Owns its environment, the deploy file, its processes, and the stages as this process reaches them
+(`Stages`: a word to each scheduler, and whether their processes live). Their clients belong to the
+loop of vllm-omni's orchestrator, which runs in a thread of its own; calls are carried there.
 
-vllm-omni's stages as this process reaches them: a word to each scheduler, and whether their processes live.
-
-Their clients belong to the loop of vllm-omni's orchestrator, which runs in a thread of its own; calls are carried there.
+Invariants: variables are set only where the user has not set them, but for the path on which the
+processes find our entry points: that holds while they are begun.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import yaml
 
 from engines.model_store.store import ModelStore
 from engines.vllm.internals import Engine, set_environment
-from engines.vllm_omni import internals as names, internals as pipeline, plugin
+from engines.vllm_omni import internals, plugin
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from session_server.types.errors import (
     ConfigError,
@@ -75,7 +75,7 @@ def missing(mapping: Mapping[str, object], store: ModelStore) -> list[str]:
         options = read_thinker(mapping)
     except ValueError as error:
         return [f"option {error}"]
-    lines = [] if None in names.versions().values() else _version_problem(options)
+    lines = [] if None in internals.versions().values() else _version_problem(options)
     try:
         model_config(options.weights)
     except SessionServerError as error:
@@ -97,7 +97,7 @@ def start(options: ThinkerOptions) -> Engine:
         except ImportError as error:
             raise ConfigError(f"vllm_omni.thinker needs a package: {error} ({_INSTALL})") from error
         _require_names(options)
-        pipeline.register()
+        internals.register()
         on_cpu = current_platform.is_cpu()
         if on_cpu:  # a stage's scheduler and its model in one process
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -148,7 +148,7 @@ def deployment(options: ThinkerOptions, *, on_cpu: bool) -> dict[str, Any]:
         },
     }
     made: dict[str, Any] = {
-        "pipeline": pipeline.PIPELINE,
+        "pipeline": internals.PIPELINE,
         "async_chunk": True,
         "dtype": "bfloat16",  # its talker takes nothing else
         "connectors": {
@@ -163,7 +163,7 @@ def deployment(options: ThinkerOptions, *, on_cpu: bool) -> dict[str, Any]:
         },
         "stages": [
             {"stage_id": number, **common, **own[name], **_settings(options, name)}
-            for number, name in enumerate(pipeline.STAGES)
+            for number, name in enumerate(internals.STAGES)
         ],
     }
     if on_cpu:
@@ -186,12 +186,12 @@ def _settings(options: ThinkerOptions, stage: str) -> Mapping[str, Any]:
 
 
 def _version_problem(options: ThinkerOptions) -> list[str]:
-    found = names.versions()
-    if options.any_version or found == names.PINNED:
+    found = internals.versions()
+    if options.any_version or found == internals.PINNED:
         return []
     return [
         f"{' and '.join(f'{name} {version}' for name, version in found.items())} are installed; this is written for"
-        f" {' and '.join(f'{name} {version}' for name, version in names.PINNED.items())} ({_INSTALL})"
+        f" {' and '.join(f'{name} {version}' for name, version in internals.PINNED.items())} ({_INSTALL})"
     ]
 
 
@@ -199,7 +199,7 @@ def _require_names(options: ThinkerOptions) -> None:
     problem = _version_problem(options)
     if problem:
         raise ConfigError(f"vllm_omni.thinker: {problem[0]}")
-    gone = names.missing_names()
+    gone = internals.missing_names()
     if gone:
         raise ConfigError(f"vllm_omni.thinker: this vllm-omni lacks {', '.join(gone[:3])}")
 

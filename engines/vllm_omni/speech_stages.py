@@ -1,12 +1,15 @@
-"""The talker's place in a graph on vllm-omni: hands on the frames of speech that vllm-omni makes, as the server asks for them.
+"""Speech in a graph on vllm-omni: hands on the frames that vllm-omni makes, and joins them.
 
-A frame here is PCM already: vllm-omni's talker and code-to-wave stage run in its own processes, and the thinker's engine gave the answer's
-`Sound` with its first text. What a step takes is what vllm-omni may make more of: an answer whose talker is held by the server (its
-listener has enough) is held in vllm-omni two chunks later. A step in which nothing is there waits a moment for something.
+A frame here is PCM already: vllm-omni's talker and code-to-wave stage run in its own processes, and
+the thinker's engine gave the answer's `SpeechBuffer` with its first text.
 
-Text counts as used up when a chunk that needs it may be made: vllm-omni's talker reads a token for each frame, and a chunk leaves it whole.
+The talker's place hands frames on as the server asks for them. What a step takes is what vllm-omni
+may make more of: an answer whose talker is held by the server (its listener has enough) is held in
+vllm-omni two chunks later. A step in which nothing is there waits a moment for something. Text
+counts as used up when a chunk that needs it may be made: vllm-omni's talker reads a token for each
+frame, and a chunk leaves it whole.
 
-The vocoder's place in a graph on vllm-omni: joins frames of speech, which are samples already, to the chunks that the server wants.
+The vocoder's place joins frames to the chunks that the server wants.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ _WAIT_S = 0.1
 
 
 @dataclass(slots=True)
-class _Job:
+class _TalkerJob:
     """`pieces`: of text, fed and not used up; `used`: those that were. `group`: frames that are wanted at once, as told last."""
 
     sound: SpeechBuffer | None = None
@@ -75,7 +78,7 @@ class _MadeElsewhere(JobsByKey[Job]):
         self._unit = frame_samples(model_config(self._options.weights))
 
 
-class OmniTalker(_MadeElsewhere[_Job]):
+class OmniTalker(_MadeElsewhere[_TalkerJob]):
     """SteppedEngine for Stage.TALKER; takes text as it is written. The speech of a released job is ended by the
     thinker's engine, which is told of the answer's end as well."""
 
@@ -93,9 +96,9 @@ class OmniTalker(_MadeElsewhere[_Job]):
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, TalkJob)
-        self._jobs[key] = _Job()
+        self._jobs[key] = _TalkerJob()
 
-    def _take(self, job: _Job, payload: object, last: bool) -> None:
+    def _take(self, job: _TalkerJob, payload: object, last: bool) -> None:
         job.closed = job.closed or last
         if isinstance(payload, GroupSize):
             job.group = payload.units
@@ -112,7 +115,7 @@ class OmniTalker(_MadeElsewhere[_Job]):
         self._wait([self._jobs[r.key] for r in batch if r.key in self._jobs])
         return [self._result(request) for request in batch]
 
-    def _wait(self, jobs: Sequence[_Job]) -> None:
+    def _wait(self, jobs: Sequence[_TalkerJob]) -> None:
         """Until one of them has something, or something came for another, or a moment has passed."""
         bell = next((job.sound.bell for job in jobs if job.sound is not None), None)
         if bell is not None:
@@ -148,12 +151,12 @@ def create_talker(options: Mapping[str, object], store: ModelStore) -> OmniTalke
 
 
 @dataclass(slots=True)
-class _wave_Job:
+class _WaveJob:
     frames: deque[bytes] = field(default_factory=deque)
     closed: bool = False
 
 
-class OmniWave(_MadeElsewhere[_wave_Job], StepsEach[_wave_Job]):
+class OmniWave(_MadeElsewhere[_WaveJob], StepsEach[_WaveJob]):
     """SteppedEngine for Stage.VOCODER."""
 
     @property
@@ -164,14 +167,14 @@ class OmniWave(_MadeElsewhere[_wave_Job], StepsEach[_wave_Job]):
 
     def start(self, key: JobKey, job: object) -> None:
         self._accept(key, job, SpeechJob)
-        self._jobs[key] = _wave_Job()
+        self._jobs[key] = _WaveJob()
 
-    def _take(self, job: _wave_Job, payload: object, last: bool) -> None:
+    def _take(self, job: _WaveJob, payload: object, last: bool) -> None:
         if payload is not None:
             job.frames.extend(self._checked(payload, tuple))
         job.closed = job.closed or last
 
-    def _advance(self, key: JobKey, job: _wave_Job, max_units: int) -> StepResult:
+    def _advance(self, key: JobKey, job: _WaveJob, max_units: int) -> StepResult:
         count = min(max(1, max_units), len(job.frames))
         pcm = b"".join(job.frames.popleft() for _ in range(count))
         finished = job.closed and not job.frames

@@ -1,7 +1,7 @@
 """`vllm_omni.thinker`: all of Qwen3-Omni on vllm-omni, steered by this server; text comes from here, speech by way of the talker.
 
 vllm-omni runs the model's three stages in processes of its own and passes one's results to the next by itself. Each answer is one
-request to it. Its text comes out as of any thinker; with the first of it goes the answer's `Sound` to the graph's talker, which takes
+request to it. Its text comes out as of any thinker; with the first of it goes the answer's `SpeechBuffer` to the graph's talker, which takes
 the speech as the server wants it. How far each stage may go with an answer is said to its scheduler (`schedulers`, over a control
 channel each): the thinker by the answer's lease, the talker by what was taken of its speech.
 
@@ -27,7 +27,7 @@ from engines.vllm.internals import Engine, Output
 from engines.vllm.launch import place
 from engines.vllm.output_processor import Life, Reading
 from engines.vllm.pacing_client import ControlChannel
-from engines.vllm_omni import launch as starting
+from engines.vllm_omni import launch
 from engines.vllm_omni.launch import Stages
 from engines.vllm_omni.options import ThinkerOptions, read_thinker
 from engines.vllm_omni.prompt import Prompts
@@ -39,7 +39,7 @@ from session_server.types.prompt import PromptMessage
 THINKER, TALKER, WAVE = range(3)
 _SHUTDOWN_S = 30.0
 _SWEPT_AFTER_S = 1.0
-missing = starting.missing
+missing = launch.missing
 """What `session-server check` asks."""
 
 
@@ -103,9 +103,9 @@ class OmniThinker:
         if self._omni is not None:
             return
         self._loop = asyncio.get_running_loop()
-        config = starting.model_config(self._options.weights)
-        self._omni = await asyncio.to_thread(starting.start, self._options)
-        self._unit = starting.frame_samples(config)
+        config = launch.model_config(self._options.weights)
+        self._omni = await asyncio.to_thread(launch.start, self._options)
+        self._unit = launch.frame_samples(config)
         self._runs_on = place()
         window = int(config["thinker_config"]["audio_config"]["n_window"])
         self._prompts = await asyncio.to_thread(Prompts, self._options, window)
@@ -174,7 +174,7 @@ class OmniThinker:
         self._channels = ()
         if omni is not None:
             await _shut_down(omni)
-            starting.sweep(self._label)
+            launch.sweep(self._label)
 
     async def stage_states(self) -> list[Mapping[str, Any]]:
         """What each stage's scheduler counts, now: for measurements."""
@@ -231,7 +231,7 @@ class OmniThinker:
                 channel.drop(answer.name)
             if answer.said and self._answers.get(answer.key) is answer:
                 del self._answers[answer.key]
-            asyncio.get_running_loop().call_later(_SWEPT_AFTER_S, starting.sweep, f"{answer.name}-")
+            asyncio.get_running_loop().call_later(_SWEPT_AFTER_S, launch.sweep, f"{answer.name}-")
 
     async def _read(self, answer: _Answer) -> None:
         outputs = self._omni.generate(
