@@ -1,16 +1,23 @@
-"""What a browser does with the packets of a call: a jitter buffer, and the clock by which its frames sound.
+"""How a call's packets arrive and what that says: jitter buffer, figures, a bad network.
 
-Pure. Owns the order and the instants of the 20 ms frames of one RTP stream. The frame with RTP time `t` is due at `zero + t`,
-where `zero` is set by the first packet, `START_NS` after it. Invariants: frames become due one by one, in order, each once; a
-frame that did not come in time is given as missing, and never comes later.
+Pure. `Ear` does what a browser does with the packets of a call: it owns the order and the instants
+of the 20 ms frames of one RTP stream. The frame with RTP time `t` is due at `zero + t`, where
+`zero` is set by the first packet, `START_NS` after it. A packet behind its time makes the buffer
+deeper, up to MOST_NS; `relax` gives that back when nothing sounds.
 
-A packet behind its time makes the buffer deeper, up to MOST_NS; `relax` gives that back when nothing sounds. RTP times are
-48 kHz ticks, unwrapped: they never fall.
+`CallFigures` and `section` are what calls are measured by beside what every user is: the way in,
+the packets, how late they came. `lateness` is of packets against the 20 ms grid that the earliest
+twentieth of a call's packets keeps: what server and network add to a perfect clock, on the client's
+own clock. What `--loss` and `--jitter-ms` add is not in it.
 
-What calls are measured by beside what every user is: the way in, the packets, how late they came.
+`BadNetwork` is one on purpose, seeded: a packet is lost with probability `loss`; one that is not
+comes between 0 and twice `jitter_ns` later, evenly spread, so that it may overtake others: what
+`netem delay J J` does.
 
-`lateness` is of packets against the 20 ms grid that the earliest twentieth of a call's packets keeps: what server and network add to
-a perfect clock, on the client's own clock. What `--loss` and `--jitter-ms` add is not in it.
+Invariants: frames become due one by one, in order, each once; a frame that did not come in time is
+given as missing, and never comes later.
+
+Units: RTP times are 48 kHz ticks, unwrapped: they never fall.
 """
 
 from __future__ import annotations

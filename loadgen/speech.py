@@ -1,18 +1,17 @@
-"""What can be heard: loudness of 10 ms windows.
+"""What virtual users say, ready to send, and which windows of an audio can be heard.
 
-A window is audible above -50 dBFS RMS; first audio and stop latency count audible windows only, so
-silence that a server sends ahead of speech counts as waiting. PCM is s16le mono.
+Users say recordings (`--speech DIR` brings other speakers), or sentences spoken by the hibari voice
+and kept in a cache. The sentences are short, spoken English, no two alike. None has a pause inside
+that a fixed-silence rule of 300 ms would take for the end of the turn: a run measures the server,
+not where speakers breathe.
 
-What virtual users say, when no recordings are given. Short, spoken English, no two alike.
+A `Clip` is ready to send: every 20 ms is already an `input_audio_buffer.append` message, so that a
+dozen users cost next to nothing while they talk.
 
-None has a pause inside that a fixed-silence rule of 300 ms would take for the end of the turn: a run
-measures the server, not where speakers breathe. `--speech DIR` brings other speakers.
+A window of 10 ms is audible above -50 dBFS RMS; first audio and stop latency count audible windows
+only, so silence that a server sends ahead of speech counts as waiting.
 
-What virtual users say: recordings, or sentences spoken by the hibari voice and kept in a cache.
-
-A `Clip` is ready to send: every 20 ms is already an `input_audio_buffer.append` message, so that a dozen
-users cost next to nothing while they talk. Audio is s16le mono at 24 kHz; instants inside a clip are
-nanoseconds from its first sample.
+Units: audio is s16le mono at 24 kHz; instants inside a clip are nanoseconds from its first sample.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from loadgen.lab import plots, report as reports
+from loadgen.lab import plots, report
 from loadgen.lab.candidates import LabSetting, parse_sets
 from loadgen.lab.points import Laboratory, SweepPoint
 from loadgen.lab.sweep import Range
@@ -197,7 +197,7 @@ def carry_out(search: Search, options: argparse.Namespace, console: Console) -> 
             complete = False
     found = search.figures(laboratory, complete)
     if options.report is not None:
-        reports.write(found, options.report)
+        report.write(found, options.report)
     search.show(found, console)
     picture = search.plot(found) if wants_plot else None
     if picture is not None:

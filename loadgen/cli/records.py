@@ -1,10 +1,9 @@
-"""Opens records (`observability.record_file`) for the commands that read them, with a bar for long ones.
+"""`session-loadgen replay` and `trace`: commands that read records of a server's sessions.
 
-`replay`: do fresh cores take the decisions again that a record says were taken?
-
-Exit code 0: all of them; 1: not all, and the first other one of each session is named.
-
-`trace`: a record of real sessions becomes a workload that simulated users play again.
+Owns the opening of a record (`observability.record_file`), with a bar for a long one. `replay`
+feeds it to fresh cores and asks whether they take the decisions again that the record says were
+taken. Exit code 0: all of them; 1: not all, and the first other one of each session is named.
+`trace` makes of a record of real sessions a workload that simulated users play again.
 """
 
 from __future__ import annotations

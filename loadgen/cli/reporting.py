@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from loadgen.cli.laboratory import check_folders
-from loadgen.lab import report as reports
+from loadgen.lab import report
 from loadgen.lab.tables import print_comparison, print_sweep
 from session_server.types.errors import ConfigError
 
@@ -19,7 +19,7 @@ Named = list[tuple[str, dict[str, Any]]]
 def run(options: argparse.Namespace, console: Console) -> int:
     check_folders(options, "html", "markdown")
     files: list[Path] = options.files
-    found = list(zip(_names(files), map(reports.read, files), strict=True))
+    found = list(zip(_names(files), map(report.read, files), strict=True))
     if options.html is None and options.markdown is None:
         _print(found, console)
         return 0
@@ -47,13 +47,13 @@ def _names(files: list[Path]) -> list[str]:
 def _print(found: Named, console: Console) -> None:
     runs = [(name, one) for name, one in found if "kind" not in one]
     if len(runs) == 2:
-        reports.print_comparison(runs[0], runs[1], console)
+        report.print_comparison(runs[0], runs[1], console)
     elif len(runs) > 2:
         raise ConfigError("more than two runs make a page: use --html or --markdown")
     else:
         for _, one in runs:
             simulated = one.get("measurement_origin") == "simulation"
-            (reports.print_simulation if simulated else reports.print_report)(one, console)
+            (report.print_simulation if simulated else report.print_report)(one, console)
     for _, one in found:
         if one.get("kind") == "sweep":
             print_sweep(one, console)

@@ -1,6 +1,7 @@
-"""`session-loadgen compare`: policies, chunk rules and variants beside each other, on workloads and profiles.
+"""`session-loadgen compare` and `sweep`: searches for the most sessions that hold.
 
-`session-loadgen sweep`: the most sessions that hold the service level, and the curves around that knee.
+`compare` puts policies, chunk rules and variants beside each other, on workloads and profiles.
+`sweep` finds the most sessions that hold the service level, and the curves around that knee.
 """
 
 from __future__ import annotations

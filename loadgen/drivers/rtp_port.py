@@ -1,14 +1,13 @@
-"""A bad network on purpose: which packets are lost, and by how much the others are late.
+"""RTP of one call, taken off aiortc's connection before aiortc works on it.
 
-Pure, seeded. A packet is lost with probability `loss`; one that is not comes between 0 and twice `jitter_ns` later, evenly
-spread, so that it may overtake others: what `netem delay J J` does.
+So hundreds of callers fit on a core: nothing is decoded and no thread has anything to do. DTLS,
+ICE, data channel and reports stay aiortc's. Owns sequence numbers and timestamps of the outgoing
+stream, the counts of the incoming one, and what a bad network does to both
+(`loadgen.call_reception.BadNetwork`).
 
-RTP of one call, taken off aiortc's connection before aiortc works on it, so that hundreds of callers fit on a core.
-
-Owns sequence numbers and timestamps of the outgoing stream, the counts of the incoming one, and what a bad network does to
-both. Nothing is decoded and no thread has anything to do; DTLS, ICE, data channel and reports stay aiortc's. It rests on these private
-names: `RTCIceTransport._connection`, `RTCDtlsTransport._rx_srtp` and `._tx_srtp`, aioice's `Connection.data_received`, `._nominated` and
-`._protocols`, and `_RTCRtpReceiver__remote_streams`; a test holds them to it.
+Invariants: it rests on these private names, and a test holds them to it:
+`RTCIceTransport._connection`, `RTCDtlsTransport._rx_srtp` and `._tx_srtp`, aioice's
+`Connection.data_received`, `._nominated` and `._protocols`, and `_RTCRtpReceiver__remote_streams`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A virtual user's microphone: one 20 ms frame per tick, speech while a clip lasts, a quiet room otherwise.
+"""A virtual user behind a wire: server events in, messages out, one microphone frame a tick.
 
-Pure. A frame that is sent at instant `t` was captured in the 20 ms before it, so sample 0 of a clip whose
-first frame is due at `t` was captured at `t - 20 ms`.
+Pure. Spells what the user wants, and reads what the server says; everything that is decided is
+decided in `users`. `tick` is called every 20 ms of the user's own time, on the exact instants of
+its microphone, however late the caller really is; `receive` whenever an event has arrived.
 
-A virtual user behind a wire: server events in, messages out, one microphone frame a tick.
+`Microphone` gives one 20 ms frame per tick: speech while a clip lasts, a quiet room otherwise.
 
-Pure. Spells what the user wants, and reads what the server says; everything that is decided is decided in `users`. `tick` is
-called every 20 ms of the user's own time, on the exact instants of its microphone, however late the caller really is;
-`receive` whenever an event has arrived.
+Invariants: a frame that is sent at instant `t` was captured in the 20 ms before it, so sample 0 of
+a clip whose first frame is due at `t` was captured at `t - 20 ms`.
 """
 
 from __future__ import annotations

@@ -1,25 +1,28 @@
-"""Values as mypyc compiles them best: `native(source)` rewrites the value classes of a module that is to be compiled.
+"""`python -m loadgen.lab.compiled MODULE [ARGUMENTS]`: a simulation's hot code by mypyc.
 
-In the source they are msgspec structs or slotted data classes, which cost an interpreter least. Compiled code would reach into them
-through Python's attribute look-up, for a tenth of what it does at all; a plain class becomes a C struct. So in the copy that is
-compiled each becomes one: same name, bases, fields, defaults, methods and docstring; `__init__`, `__eq__`, `__hash__` and
-`__match_args__` are spelled out. What is lost there: that assigning to a field is refused (mypy has seen to it in the source), and
-msgspec's reading and writing, so that nothing compiled can be recorded or cross a process; and that a module which is not compiled
-matches them by position (by field it can).
+    python -m loadgen.lab.compiled                                  compile only
+    python -m loadgen.lab.compiled loadgen.lab.speed --seconds 24   as without `compiled`
+    python -m loadgen.lab.compiled loadgen.cli sweep --profile ...  as `session-loadgen sweep`
 
-`python -m loadgen.lab.compiled MODULE [ARGUMENTS]`: a module run with the simulation's hot code compiled by mypyc.
+A run takes half to two thirds of the time that it takes uncompiled.
 
-    python -m loadgen.lab.compiled                                   compile only
-    python -m loadgen.lab.compiled loadgen.lab.speed --seconds 24        as `python -m loadgen.lab.speed`, in half to two thirds of its time
-    python -m loadgen.lab.compiled loadgen.cli sweep --profile ...   as `session-loadgen sweep`
+`MODULES` are compiled in a copy of the packages, which is kept under a digest of all that went in,
+so changed source is compiled anew (minutes); only the newest copy is kept. The installation itself
+is not touched, and what runs there is the same source: same spec, same bytes. Needs mypy,
+setuptools and a C compiler. The present directory comes last in the module's path.
 
-`MODULES` are compiled in a copy of the packages, which is kept under a digest of all that went in, so changed source is
-compiled anew (minutes); only the newest copy is kept. The installation itself is not touched, and what runs there is the
-same source: same spec, same bytes. Needs mypy, setuptools and a C compiler. The present directory comes last in the
-module's path.
+`native(source)` rewrites the value classes of a module that is to be compiled. In the source they
+are msgspec structs or slotted data classes, which cost an interpreter least. Compiled code would
+reach into them through Python's attribute look-up, for a tenth of what it does at all; a plain
+class becomes a C struct. So in the copy that is compiled each becomes one: same name, bases,
+fields, defaults, methods and docstring; `__init__`, `__eq__`, `__hash__` and `__match_args__` are
+spelled out. What is lost there: that assigning to a field is refused (mypy has seen to it in the
+source), and msgspec's reading and writing, so that nothing compiled can be recorded or cross a
+process; and that a module which is not compiled matches them by position (by field it can). Enums,
+data read from YAML and the modules around stay as they are.
 
-What a compiled module cannot have: a protocol that is asked about by `isinstance`, or a name bound in a class body to
-another method. Its values become plain classes (`native_values`); enums, data read from YAML and the modules around stay as they are.
+Invariants: a compiled module has no protocol that is asked about by `isinstance`, and no name bound
+in a class body to another method.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What open sessions cost the stages: the host's own work beside their steps.
+"""How much stages that run at the same time slow each other, and open sessions them all.
 
-`Listeners` hears for so many sessions as the server does, on a thread of its own as the event loop has: each 20 ms of
-each one's microphone on time (message, resampling, voice detection), and each 100 ms of an answer (message, the echo
-that is to be expected). A stage's step is timed alone and beside them. Audio is s16le at OUTPUT_RATE.
+Each stage runs on a thread of its own, as the engine host runs it. `Listeners` is the host's own
+work beside their steps: it hears for a number of sessions as the server does, on a thread of its
+own as the event loop has: each 20 ms of each one's microphone on time (message, resampling, voice
+detection), and each 100 ms of an answer (message, the echo that is to be expected). A stage's step
+is timed alone and beside the others.
 
-How much two stages slow each other down when their steps run at the same time, and open sessions every one of them.
-
-Each stage runs on a thread of its own, as the engine host runs it. A factor is a step's median time alone over that
-beside the others: 1 is a core for each, 0.5 is one core for both.
+Units: a factor is a step's median time alone over that beside the others: 1 is a core for each, 0.5
+is one core for both. Audio is s16le at OUTPUT_RATE.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Measures the engines of a configuration, each by itself, and makes a profile of them.
 
-Owns the engines while it measures: it loads them, times them and closes them, in one process where nothing else runs. What
-is written says under which conditions it was measured and how far the fit is off; it names no machine.
+Owns the engines while it measures: it loads them, times them and closes them, in one process where
+nothing else runs. What is written says under which conditions it was measured and how far the fit
+is off; it names no machine.
 
-What a served run says about a profile: by how much the host's own work slows each stage for every open session.
-
-Engines that are measured alone are faster than those that serve: beside them run the event loop, other stages and, on one
-machine, the load generator. The users of the run are simulated with the profile as it is; what a mean step took there over
-what it takes here, less one and divided by the sessions, is the stage's `per_session`. Only stage times are looked at:
-first audio and continuity stay a test.
+Engines that are measured alone are faster than those that serve: beside them run the event loop,
+other stages and, on one machine, the load generator. So a served run says by how much the host's
+own work slows each stage for every open session (`per_session`). The users of the run are simulated
+with the profile as it is; what a mean step took there over what it takes here, less one and divided
+by the sessions, is the stage's `per_session`. Only stage times are looked at: first audio and
+continuity stay a test.
 """
 
 from __future__ import annotations

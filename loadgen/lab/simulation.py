@@ -1,12 +1,13 @@
-"""Watching a run from outside, and giving it up: for progress bars, and for searches that need only a yes or no.
+"""`simulate(spec)`: a whole run on a virtual clock, virtual users in simulated hosts' seats.
 
-A watcher is asked every 5 s of simulated time and changes nothing by looking; when it says True after the warm-up
+Replicas run one after the other; they share nothing, so the order does not matter, and their users'
+records are put together. What commands need to ask for a run is importable from here.
+
+A watcher looks at a run from outside and may give it up: for progress bars, and for searches that
+need only a yes or no. It is asked every 5 s of simulated time; when it says True after the warm-up
 the run ends there, and its report says when (`stopped_at_s`) and covers what was until then.
 
-`simulate(spec)`: a whole run on a virtual clock, with virtual users in the seats of simulated hosts.
-
-Replicas run one after the other; they share nothing, so the order does not matter, and their users' records are put
-together. The same spec gives the same bytes. What commands need to ask for a run is importable from here.
+Invariants: the same spec gives the same bytes. A watcher changes nothing by looking.
 """
 
 from __future__ import annotations

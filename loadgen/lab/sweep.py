@@ -1,18 +1,19 @@
-"""The knee: the most sessions that hold, found with few trials. Pure: what a trial is, the caller says.
+"""Sessions at the service level: the knee of one candidate over several seeds.
 
-`search` takes it that what holds at N holds below N. That is only nearly true of a real system near its limit, so
-`settle` does not trust it across seeds: it says for which N every seed was seen to hold, and for N + 1 that one was
+Owns the search for the knee, the most sessions that hold, with few trials, and what was measured on
+the way. The search is pure: what a trial is, the caller says. `search` takes it that what holds at
+N holds below N. That is only nearly true of a real system near its limit, so `settle` does not
+trust it across seeds: it says for which N every seed was seen to hold, and for N + 1 that one was
 seen to fail.
 
-Sessions at the service level: the knee of one candidate over several seeds, and what was measured on the way.
+A seed holds at N if, by itself, turn end -> first audible sample has P90 <= 500 ms and P99 <= 2 s,
+waits without end counted as failed, C100 >= 0.99, and no session was refused. `sessions_at_slo` is
+the largest N at which every seed was measured and holds; at N + 1 (or up to `within` farther) one
+was measured and does not. Points far beyond are given up early; none at the knee is.
 
-A seed holds at N if, by itself, turn end -> first audible sample has P90 <= 500 ms and P99 <= 2 s, waits without end
-counted as failed, C100 >= 0.99, and nobody was refused. `sessions_at_slo` is the largest N at which every seed was
-measured and holds; at N + 1 (or up to `within` farther) one was measured and does not. Points far beyond are given up
-early; none at the knee is.
-
-`sessions_at_slo_pooled`, when asked for, takes the answers of all seeds as one sample. It is the kinder reading: a candidate
-whose continuity is nearly good enough at every load has no answer to spare in a single seed of few sessions.
+`sessions_at_slo_pooled`, when asked for, takes the answers of all seeds as one sample. It is the
+kinder reading: a candidate whose continuity is nearly good enough at every load has no answer to
+spare in a single seed of few sessions.
 """
 
 from __future__ import annotations

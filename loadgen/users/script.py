@@ -1,16 +1,16 @@
-"""What a virtual user means to do: the questions that the state machine asks of whoever wrote its part.
+"""What a virtual user means to do: its script, drawn from a workload or taken from a record.
 
-Two kinds of scripts: `drawn.DrawnScript` (from a workload's probabilities) and `traced.TracedScript` (what a recorded user did). All
-lengths are nanoseconds; NEVER: not at all.
+Owns the questions that the state machine asks of a script (`Script`), the two kinds of scripts, and
+the states of a virtual user (`State`), with how long it stays in them; `user` has what leads from
+one to the other. `DrawnScript` is drawn from a workload's probabilities. `TracedScript` does what a
+recorded user did: its turns in order, at the recorded lengths and rests. Instants within an answer
+are the recorded ones, counted from its first audible sample; an answer that is over before the user
+meant to interrupt it is heard out, and the next question comes after the next turn's rest.
 
-A script drawn from a workload: everything random of a user comes from here, and from the generator that was injected.
+Invariants: everything random of a user comes from its script, and from the generator that was
+injected.
 
-A script that does what a recorded user did: its turns in order, at the recorded lengths and rests.
-
-Instants within an answer are the recorded ones, counted from its first audible sample; an answer that is over before
-the user meant to interrupt it is heard out, and the next question comes after the next turn's rest.
-
-The states of a virtual user, and how long it stays in them; `user` has what leads from one to the other.
+Units: all lengths are nanoseconds; NEVER: not at all.
 """
 
 from __future__ import annotations
