@@ -21,7 +21,7 @@ from typing import Any
 from engines.base import JobKey, ThinkJob, TokenOutput
 from engines.model_store.store import ModelStore
 from engines.streaming import Pace
-from engines.vllm import launch as starting
+from engines.vllm import launch
 from engines.vllm.options import read_options
 from engines.vllm.thinker import VllmThinker, create
 from session_server.types.prompt import PromptMessage
@@ -134,17 +134,17 @@ async def urgent_stock(places: int, rounds: int, out: Figures) -> None:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     options = read_options({**BASE, "answers": places, "pacing": "none"})
-    given = starting.arguments(options, starting.model_path(options, ModelStore()))
+    given = launch.arguments(options, launch.model_path(options, ModelStore()))
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(**{**given, "scheduling_policy": "priority"})
     )
     tokenizer = engine.get_tokenizer()
 
     async def run(name: str, n: int, most: int, priority: int, first: Callable[[], None]) -> None:
-        prompt = starting.tokens_prompt(
+        prompt = launch.tokens_prompt(
             tokenizer(f"A long story about a {ANIMALS[n % 8]}:")["input_ids"]
         )
-        params: Any = starting.sampling(options, most, most, None)
+        params: Any = launch.sampling(options, most, most, None)
         begun = False
         async for _ in engine.generate(prompt, params, name, priority=priority):
             if not begun:

@@ -19,7 +19,7 @@ from engines.base import (
     TalkPiece,
     ThinkJob,
 )
-from engines.conformance import stepped as stepped_checks
+from engines.conformance import stepped
 from engines.conformance.stepped import SteppedKit
 from engines.model_store.store import ModelStore
 from engines.omni.stage_payloads import CodecFrames
@@ -144,7 +144,7 @@ def loaded(kits):
 
 
 @pytest.mark.parametrize("stage", ALL, ids=stage_name)
-@pytest.mark.parametrize("check", stepped_checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", stepped.CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract(kits, loaded, stage: Stage | str, check: Callable[..., None]):
     check(kits[stage], loaded[stage])
     assert loaded[stage].jobs_held == 0
@@ -153,9 +153,9 @@ def test_it_keeps_the_contract(kits, loaded, stage: Stage | str, check: Callable
 @pytest.mark.parametrize("stage", ALL, ids=stage_name)
 def test_a_storm_leaves_nothing_behind(kits, loaded, stage: Stage | str):
     for seed in range(3):
-        stepped_checks.storm(kits[stage], loaded[stage], seed)
+        stepped.storm(kits[stage], loaded[stage], seed)
 
 
 @pytest.mark.parametrize("stage", ALL, ids=stage_name)
 def test_it_can_be_closed_and_loaded_again(kits, stage: Stage | str):
-    stepped_checks.an_engine_that_was_closed_can_be_loaded_again(kits[stage])
+    stepped.an_engine_that_was_closed_can_be_loaded_again(kits[stage])

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 import torch
 
 from engines.base import Stage
-from engines.conformance import stepped as stepped_checks
+from engines.conformance import stepped
 from engines.graph import Placement, StageSpec
 from engines.model_store.store import ModelStore
 from session_server.config import load
@@ -75,14 +75,14 @@ def placed(kind: Kind, options, tmp_path_factory) -> Iterator[dict[Stage, Placed
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
-@pytest.mark.parametrize("check", stepped_checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", stepped.CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract_in_a_process(kits, placed, stage: Stage, check: Callable[..., None]):
     check(replace(kits[stage], held=None), placed[stage])
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.value)
 def test_a_storm_leaves_nothing_behind_in_a_process(kits, placed, stage: Stage):
-    stepped_checks.storm(replace(kits[stage], held=None), placed[stage], 1)
+    stepped.storm(replace(kits[stage], held=None), placed[stage], 1)
     fed_with_tensors = stage in (Stage.TALKER, Stage.VOCODER)
     assert (placed[stage].worker.process.channel.in_arena > 0) == fed_with_tensors
 

@@ -4,25 +4,25 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs the environment of .ci/engines")
 
-from engines.vllm import internals as names
+from engines.vllm import internals
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
 
 def test_the_installed_version_is_the_pinned_one() -> None:
-    assert names.version() in names.PINNED
+    assert internals.version() in internals.PINNED
 
 
 def test_every_private_name_in_use_is_there() -> None:
-    assert names.missing_names() == []
+    assert internals.missing_names() == []
 
 
 def test_a_name_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        names.ATTRIBUTES, "vllm.v1.request:Request", ("num_output_tokens", "no_such")
+        internals.ATTRIBUTES, "vllm.v1.request:Request", ("num_output_tokens", "no_such")
     )
-    monkeypatch.setitem(names.ASSIGNED, "vllm.v1.request", ("self.no_such = ",))
-    assert names.missing_names() == [
+    monkeypatch.setitem(internals.ASSIGNED, "vllm.v1.request", ("self.no_such = ",))
+    assert internals.missing_names() == [
         "vllm.v1.request:Request.no_such",
         "vllm.v1.request: self.no_such",
     ]

@@ -4,17 +4,17 @@ import pytest
 
 pytest.importorskip("vllm_omni", reason="needs the environment of .ci/engines")
 
-from engines.vllm_omni import internals as names, internals as pipeline
+from engines.vllm_omni import internals
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
 
 def test_the_installed_versions_are_the_pinned_ones() -> None:
-    assert names.versions() == names.PINNED
+    assert internals.versions() == internals.PINNED
 
 
 def test_every_private_name_in_use_is_there() -> None:
-    assert names.missing_names() == []
+    assert internals.missing_names() == []
 
 
 def test_no_name_of_ours_hides_one_of_theirs() -> None:
@@ -40,9 +40,9 @@ def test_our_topology_is_theirs_with_our_schedulers_and_chunks() -> None:
     from vllm_omni.config.pipeline_registry import OMNI_PIPELINES
     from vllm_omni.model_executor.models.qwen3_omni.pipeline import QWEN3_OMNI_PIPELINE
 
-    pipeline.register()
-    pipeline.register()
-    made = OMNI_PIPELINES[pipeline.PIPELINE]
-    assert [stage.model_stage for stage in made.stages] == list(pipeline.STAGES)
+    internals.register()
+    internals.register()
+    made = OMNI_PIPELINES[internals.PIPELINE]
+    assert [stage.model_stage for stage in made.stages] == list(internals.STAGES)
     assert all(stage.scheduler_cls.startswith("engines.") for stage in made.stages)
     assert QWEN3_OMNI_PIPELINE.stages[0].scheduler_cls is None, "their own is as it was"

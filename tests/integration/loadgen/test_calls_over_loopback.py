@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from loadgen.call_reception import BadNetwork
-from loadgen.drivers import webrtc as driver_webrtc
+from loadgen.drivers import webrtc
 from loadgen.drivers.load_run import LoadOutcome, LoadPlan, RunFailed
 from loadgen.drivers.webrtc import RtcDriver
 from loadgen.drivers.wire_client import UserPlan
@@ -136,7 +136,7 @@ async def test_callers_who_vanish_are_noticed_and_free_everything(serve: OpenSer
 async def test_a_server_that_vanishes_ends_the_call(
     serve: OpenServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(driver_webrtc, "SILENT_NS", 500 * MS)
+    monkeypatch.setattr(webrtc, "SILENT_NS", 500 * MS)
     async with serve(**ONLY_LOOPBACK, webrtc__silence_s=0.5) as server:
         calls = server.calls
         assert calls is not None

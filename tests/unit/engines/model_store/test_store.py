@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.model_store import recipes as model_files
+from engines.model_store import recipes
 from engines.model_store.store import ModelStore, default_root
 from session_server.types.errors import ModelsMissing
 
@@ -23,7 +23,7 @@ def test_else_it_lies_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.delenv("SESSION_SERVER_MODELS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert default_root() == tmp_path / "session-server" / model_files.LAYOUT
+    assert default_root() == tmp_path / "session-server" / recipes.LAYOUT
 
 
 def test_an_absent_file_is_named_with_the_cure(tmp_path: Path) -> None:
@@ -31,22 +31,22 @@ def test_an_absent_file_is_named_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(
         ModelsMissing, match=r"silero_vad\.onnx.*session-server models fetch"
     ) as caught:
-        store.path(model_files.VAD)
+        store.path(recipes.VAD)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_cut_short_is_not_used(tmp_path: Path) -> None:
-    path = tmp_path / model_files.VAD
+    path = tmp_path / recipes.VAD
     path.parent.mkdir(parents=True)
     path.write_bytes(b"half")
     with pytest.raises(ModelsMissing, match="damaged"):
-        ModelStore(tmp_path).path(model_files.VAD)
-    built = tmp_path / model_files.SMOLLM_GRAPH
+        ModelStore(tmp_path).path(recipes.VAD)
+    built = tmp_path / recipes.SMOLLM_GRAPH
     built.touch()
     with pytest.raises(ModelsMissing, match="damaged"):
-        ModelStore(tmp_path).path(model_files.SMOLLM_GRAPH)
+        ModelStore(tmp_path).path(recipes.SMOLLM_GRAPH)
     built.write_bytes(b"graph")
-    assert ModelStore(tmp_path).path(model_files.SMOLLM_GRAPH) == built
+    assert ModelStore(tmp_path).path(recipes.SMOLLM_GRAPH) == built
 
 
 def test_every_file_has_a_licence_a_source_and_a_credit(tmp_path: Path) -> None:
@@ -63,4 +63,4 @@ def test_every_file_has_a_licence_a_source_and_a_credit(tmp_path: Path) -> None:
     assert store.missing_for_vision() == [
         e.name for e in entries if not e.source_only and e.optional
     ]
-    assert model_files.SMOLLM_GGUF not in store.missing()
+    assert recipes.SMOLLM_GGUF not in store.missing()

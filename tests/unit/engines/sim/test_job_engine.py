@@ -9,7 +9,7 @@ from engines.base import ClauseJob, JobKey, Speech, SpeechJob, StepRequest
 from engines.model_store.store import ModelStore
 from engines.options import by_type
 from engines.registry import factory
-from engines.sim import job_engine as behaviour
+from engines.sim import job_engine
 from engines.sim.job_engine import Machine, SimOptions, SimulatedFault
 from engines.sim.speech import (
     CodecOptions,
@@ -39,7 +39,7 @@ def test_cost_is_base_and_items_and_units() -> None:
 
 def test_virtual_cost_takes_no_time_and_real_cost_does(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(behaviour.time, "sleep", slept.append)
+    monkeypatch.setattr(job_engine.time, "sleep", slept.append)
     for real_time in (False, True):
         talker = SimTalker(TalkerOptions(base_s=50.0, real_time=real_time))
         talker.start(KEY, ClauseJob("hello", "heart"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.vllm_omni import launch as starting, plugin
+from engines.vllm_omni import launch, plugin
 from engines.vllm_omni.options import read_model, read_thinker
 
 pytestmark = pytest.mark.unit
@@ -49,7 +49,7 @@ def test_the_deploy_file_says_what_the_options_say():
             "stages": {"talker": {"devices": "1", "block_size": 64}},
         }
     )
-    deploy = starting.deployment(options, on_cpu=True)
+    deploy = launch.deployment(options, on_cpu=True)
     thinker, talker, wave = deploy["stages"]
     assert [stage["stage_id"] for stage in deploy["stages"]] == [0, 1, 2]
     assert all(stage["max_num_seqs"] == 3 for stage in deploy["stages"])
@@ -64,7 +64,7 @@ def test_the_deploy_file_says_what_the_options_say():
 
 
 def test_on_a_gpu_nothing_is_set_that_only_a_cpu_needs():
-    deploy = starting.deployment(read_thinker({"weights": "w"}), on_cpu=False)
+    deploy = launch.deployment(read_thinker({"weights": "w"}), on_cpu=False)
     assert "distributed_executor_backend" not in deploy
     assert not any("enforce_eager" in stage or "devices" in stage for stage in deploy["stages"])
 
@@ -76,17 +76,17 @@ def test_the_platform_is_found_by_processes_on_whose_path_it_is(monkeypatch: pyt
 
 
 def test_what_is_missing_is_said_in_lines():
-    lines = starting.missing({"weights": "/nowhere/at/all"}, None)  # type: ignore[arg-type]
+    lines = launch.missing({"weights": "/nowhere/at/all"}, None)  # type: ignore[arg-type]
     assert any("/nowhere/at/all has no config.json" in line for line in lines)
-    assert starting.missing({}, None) == ["option weights: missing; the model's folder"]  # type: ignore[arg-type]
+    assert launch.missing({}, None) == ["option weights: missing; the model's folder"]  # type: ignore[arg-type]
 
 
 def test_locks_of_chunks_that_nobody_read_are_removed_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(starting, "_LOCKS", tmp_path)
+    monkeypatch.setattr(launch, "_LOCKS", tmp_path)
     names = ("shm_abcn1-77_0_0_lockfile.lock", "shm_abcn12-77_0_0_lockfile.lock", "abcn1-77_0_0")
     for name in names:
         (tmp_path / name).touch()
-    starting.sweep("abcn1-")
+    launch.sweep("abcn1-")
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names[1:])

@@ -17,12 +17,10 @@ from aiortc.rtcdtlstransport import RTCDtlsTransport
 from session_server.config import load
 from session_server.http.calls import SIGHT, shared_media
 from session_server.transports.webrtc import (
-    aiortc_internals as addresses,
-    aiortc_internals as closing,
-    aiortc_internals as contract,
-    incoming_audio as inline_microphone,
-    incoming_video as inline_camera,
-    outgoing_audio as direct_audio,
+    aiortc_internals,
+    incoming_audio,
+    incoming_video,
+    outgoing_audio,
 )
 from session_server.transports.webrtc.media import Media, MediaPath, PathUnavailable
 from session_server.transports.webrtc.outgoing_audio import SENDER_CLOCK
@@ -49,11 +47,11 @@ def test_addresses_loopback_only_where_there_is_nothing_else(monkeypatch: pytest
     monkeypatch.setattr(aioice.ice, "get_host_addresses", None)
     for machine, only, expected in (
         (["10.0.0.1"], (), ["10.0.0.1"]),
-        ([], (), [addresses.LOOPBACK]),
+        ([], (), [aiortc_internals.LOOPBACK]),
         (["10.0.0.1"], ("10.0.0.2",), ["10.0.0.2"]),
     ):
-        monkeypatch.setattr(addresses, "_ask_aioice", lambda _4, _6, known=machine: known)
-        addresses.offer_addresses(only)
+        monkeypatch.setattr(aiortc_internals, "_ask_aioice", lambda _4, _6, known=machine: known)
+        aiortc_internals.offer_addresses(only)
         assert aioice.ice.get_host_addresses(use_ipv4=True, use_ipv6=True) == expected
 
 
@@ -71,7 +69,7 @@ async def test_call_the_figures_of_a_connection_have_its_packets():
 async def test_closing_the_events_that_aiortc_waits_for_are_where_they_were():
     peer = RTCPeerConnection()
     one = peer.addTransceiver("audio")
-    for word in closing.WORDS:
+    for word in aiortc_internals.WORDS:
         owner = one.receiver if "Receiver" in word else one.sender
         assert isinstance(getattr(owner, word), asyncio.Event)
     await peer.close()
@@ -79,14 +77,14 @@ async def test_closing_the_events_that_aiortc_waits_for_are_where_they_were():
 
 @pytest.mark.asyncio
 async def test_the_cheap_path_can_run_on_the_installed_versions():
-    assert contract.broken() == []
-    assert contract.broken_video() == []
+    assert aiortc_internals.broken() == []
+    assert aiortc_internals.broken_video() == []
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", [*contract.SENDER, *contract.RECEIVER])
+@pytest.mark.parametrize("name", [*aiortc_internals.SENDER, *aiortc_internals.RECEIVER])
 async def test_each_private_name_that_is_gone_is_named(name: str, monkeypatch: pytest.MonkeyPatch):
-    owner = RTCRtpSender if name in contract.SENDER else RTCRtpReceiver
+    owner = RTCRtpSender if name in aiortc_internals.SENDER else RTCRtpReceiver
     made = owner.__init__
 
     def without(self: Any, *arguments: Any) -> None:
@@ -95,15 +93,15 @@ async def test_each_private_name_that_is_gone_is_named(name: str, monkeypatch: p
 
     monkeypatch.setattr(owner, "__init__", without)
     monkeypatch.delattr(owner, name, raising=False)
-    assert contract.broken() == [f"{owner.__name__}.{name}"]
+    assert aiortc_internals.broken() == [f"{owner.__name__}.{name}"]
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", [*contract.CAMERA, *contract.CAMERA_DTLS])
+@pytest.mark.parametrize("name", [*aiortc_internals.CAMERA, *aiortc_internals.CAMERA_DTLS])
 async def test_each_private_name_that_the_video_misses_is_named(
     name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    owner = RTCDtlsTransport if name in contract.CAMERA_DTLS else RTCRtpReceiver
+    owner = RTCDtlsTransport if name in aiortc_internals.CAMERA_DTLS else RTCRtpReceiver
     made = owner.__init__
 
     def without(self: Any, *arguments: Any) -> None:
@@ -112,7 +110,7 @@ async def test_each_private_name_that_the_video_misses_is_named(
 
     monkeypatch.setattr(owner, "__init__", without)
     monkeypatch.delattr(owner, name, raising=False)
-    assert contract.broken_video() == [f"{owner.__name__}.{name}"]
+    assert aiortc_internals.broken_video() == [f"{owner.__name__}.{name}"]
 
 
 @pytest.mark.asyncio
@@ -135,23 +133,23 @@ async def test_a_caller_that_calls_something_else_is_named(monkeypatch: pytest.M
         """Another way."""
 
     monkeypatch.setattr(aioice.ice.StunProtocol, "datagram_received", datagram_received)
-    (reason,) = contract.broken()
+    (reason,) = aiortc_internals.broken()
     assert reason.startswith("StunProtocol.datagram_received calls no ")
 
 
 def test_every_private_name_that_is_used_is_in_the_contract():
     """Reads the modules of the cheap path: an underscore after a dot that is not our own object's."""
     known = {
-        *contract.RECEIVER,
-        *contract.SENDER,
-        *contract.DTLS,
-        *contract.ICE,
-        *contract.CONNECTION,
-        *contract.STATISTICS,
-        *contract.CAMERA,
-        *contract.CAMERA_DTLS,
+        *aiortc_internals.RECEIVER,
+        *aiortc_internals.SENDER,
+        *aiortc_internals.DTLS,
+        *aiortc_internals.ICE,
+        *aiortc_internals.CONNECTION,
+        *aiortc_internals.STATISTICS,
+        *aiortc_internals.CAMERA,
+        *aiortc_internals.CAMERA_DTLS,
     }
-    for module in (direct_audio, inline_microphone, inline_camera):
+    for module in (outgoing_audio, incoming_audio, incoming_video):
         tree = ast.parse(inspect.getsource(module))
         foreign = {
             node.attr
@@ -168,7 +166,7 @@ def test_every_private_name_that_is_used_is_in_the_contract():
 async def test_a_broken_contract_means_the_stock_path_and_one_line_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(contract, "broken", lambda: ["RTCRtpSender._ssrc"])
+    monkeypatch.setattr(aiortc_internals, "broken", lambda: ["RTCRtpSender._ssrc"])
     assert Media().path is MediaPath.STOCK
     (line,) = [r.getMessage() for r in caplog.records]
     assert "RTCRtpSender._ssrc" in line
@@ -178,8 +176,8 @@ async def test_a_broken_contract_means_the_stock_path_and_one_line_in_the_log(
 
 @pytest.mark.asyncio
 async def test_the_stock_path_runs_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contract, "broken", lambda: pytest.fail("nobody asks"))
-    monkeypatch.setattr(contract, "broken_video", lambda: pytest.fail("nobody asks"))
+    monkeypatch.setattr(aiortc_internals, "broken", lambda: pytest.fail("nobody asks"))
+    monkeypatch.setattr(aiortc_internals, "broken_video", lambda: pytest.fail("nobody asks"))
     media = Media(MediaPath.STOCK, sight=SIGHT)
     assert media.path is MediaPath.STOCK
     assert media.video is not None
@@ -207,7 +205,7 @@ async def test_frames_that_leave_late_close_the_door():
 async def test_a_server_that_insists_on_the_cheap_path_says_why_it_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(contract, "broken", lambda: ["RTCRtpSender._ssrc"])
+    monkeypatch.setattr(aiortc_internals, "broken", lambda: ["RTCRtpSender._ssrc"])
     config = load(Path("configs/sim.yaml"), flags={"webrtc.media_path": "cheap"}).config
     with pytest.raises(ConfigError, match=r"webrtc\.media_path: .*RTCRtpSender\._ssrc; use auto"):
         shared_media(config)
