@@ -30,7 +30,7 @@ from session_server.host.messages import (
     TakeSeat,
     ToSession,
 )
-from session_server.host.stages import engine_keeper as restarts
+from session_server.host.stages import engine_keeper
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
 from session_server.scheduler.params import SchedulerParams
@@ -64,7 +64,7 @@ def brittle(options: Mapping[str, object], store: ModelStore) -> Brittle:
 @pytest.fixture
 def spec(monkeypatch: pytest.MonkeyPatch) -> DuplexSpec:
     monkeypatch.setattr(registry, "DUPLEX", {"brittle": f"{__name__}:brittle", **registry.DUPLEX})
-    monkeypatch.setattr(restarts, "RETRY_S", (0.01,))
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01,))
     Brittle.failures = []
     Brittle.may_load.set()
     return DuplexSpec("brittle")
@@ -110,7 +110,7 @@ async def test_a_first_load_that_hangs_ends_the_start_at_its_limit(spec: DuplexS
 async def test_a_model_that_dies_again_and_again_is_begun_after_ever_longer_pauses(
     spec: DuplexSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "RETRY_S", (0.01, 0.01, 3600.0))
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01, 0.01, 3600.0))
     seen: list[ToSession] = []
     made = host(DuplexSpec("brittle", options={"throw": 2}), seen)
     await made.start()

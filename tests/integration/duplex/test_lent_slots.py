@@ -31,7 +31,7 @@ from session_server.host.messages import (
     TakeSeat,
     ToSession,
 )
-from session_server.host.stages import engine_keeper as restarts
+from session_server.host.stages import engine_keeper
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import MonotonicClock
 from session_server.scheduler.params import SchedulerParams
@@ -198,7 +198,7 @@ async def test_a_conversation_that_rests_does_not_notice_that_the_model_died(
     placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its state is here; the one in the slot is lost and told so once."""
-    monkeypatch.setattr(restarts, "RETRY_S", (0.01,))
+    monkeypatch.setattr(engine_keeper, "RETRY_S", (0.01,))
     options = dict(SPEC.options)
     if placement == "thread":
         options["throw_at_tick"] = 60

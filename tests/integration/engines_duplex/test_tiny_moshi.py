@@ -22,7 +22,7 @@ from engines.conformance.duplex import (  # noqa: E402  # noqa: E402
     states_are_exact,
     user_frames,
 )
-from engines.duplex import moshi_batch as moshi_state, tiny  # noqa: E402
+from engines.duplex import moshi_batch, tiny  # noqa: E402
 from engines.duplex.moshi import MoshiEngine, create  # noqa: E402
 from engines.duplex.moshi_batch import MoshiBatch, Spoken  # noqa: E402
 from engines.duplex_engine import AssistantFrame, DuplexCapabilities, DuplexConfig, TurnAction  # noqa: E402
@@ -157,7 +157,7 @@ def test_a_slot_is_free_of_what_its_last_conversation_left_even_where_that_was_n
     made.begin(0)
     while not expected.over:
         run(made, {0: expected})
-    for row in moshi_state.rows(made.modules):
+    for row in moshi_batch.rows(made.modules):
         if row.tensor.is_floating_point():
             row.tensor.select(row.dim, 0).fill_(float("nan"))
     made.begin(0)
@@ -207,8 +207,8 @@ def test_every_state_that_moshi_keeps_is_known() -> None:
         for module in made.modules.values()
         for state in module.get_streaming_state().values()
     }
-    assert kinds == set(moshi_state.FIELDS)
-    known = {row.name for row in moshi_state.rows(made.modules)}
+    assert kinds == set(moshi_batch.FIELDS)
+    known = {row.name for row in moshi_batch.rows(made.modules)}
     for label, module in made.modules.items():
         for path, state in module.get_streaming_state().items():
             for name, value in vars(state).items():
@@ -218,8 +218,8 @@ def test_every_state_that_moshi_keeps_is_known() -> None:
 
 def test_an_unknown_state_is_an_engine_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     made = batch(1)
-    fewer = {k: v for k, v in moshi_state.FIELDS.items() if k != "_MHAState"}
-    monkeypatch.setattr(moshi_state, "FIELDS", fewer)
+    fewer = {k: v for k, v in moshi_batch.FIELDS.items() if k != "_MHAState"}
+    monkeypatch.setattr(moshi_batch, "FIELDS", fewer)
     with pytest.raises(EngineFault, match="_MHAState"):
         made.begin(0)
 

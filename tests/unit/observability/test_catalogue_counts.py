@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from session_server.core import playback_ledger as playback
+from session_server.core import playback_ledger
 from session_server.observability.catalogue import SPECS
 
 pytestmark = pytest.mark.unit
@@ -53,4 +53,4 @@ def test_it_is_in_the_catalogue(place, name, label):
 
 
 def test_the_core_judges_acks_by_the_same_words():
-    assert SPEC["playback_acks"].labels[0].values is playback.AckOutcome
+    assert SPEC["playback_acks"].labels[0].values is playback_ledger.AckOutcome
