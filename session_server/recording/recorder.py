@@ -4,6 +4,8 @@ A record is JSON lines: a session's head (settings, parameters, the instant of i
 event, each deadline that was carried out, each id that was drawn, and each action that followed. Generated audio is kept
 as its length only: no decision depends on its content. What was said is in it. Instants are nanoseconds of the
 recorded clock. Of an action each field is kept, a long one as its digest, so that a replay can say which one differs.
+
+Class names are tags in a record, so only a server with the same names can read it: a head carries `RECORD_VERSION`.
 """
 
 from __future__ import annotations
@@ -33,8 +35,15 @@ _KNOWN: dict[str, Any] = {
 } | {"WordSpan": WordSpan}
 
 
+RECORD_VERSION = 2
+"""Goes up when a class or a field that records name is renamed. 1: records without a version."""
+
+
 class Line(msgspec.Struct, omit_defaults=True):
-    """`kind`: head, event, deadline, id, action, or full (no line follows). `name`: the action's class, or the id."""
+    """`kind`: head, event, deadline, id, action, or full (no line follows). `name`: the action's class, or the id.
+
+    `version`: of the record, in heads only.
+    """
 
     session: str
     at: int
@@ -42,6 +51,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     name: str = ""
     body: Any = None
     audio: int = 0
+    version: int = 1
 
 
 def pack(value: object) -> Any:  # noqa: ANN401 - JSON
@@ -76,7 +86,9 @@ def unpack(value: Any) -> Any:  # noqa: ANN401 - JSON
         return frozenset(value["value"])
     known = _KNOWN.get(str(name))
     if known is None:
-        raise ConfigError(f"record: unknown value {name!r}")
+        raise ConfigError(
+            f"record: written by an older version, or damaged: unknown value {name!r}"
+        )
     return known(**{key: unpack(part) for key, part in value.items() if key != "_"})
 
 
@@ -110,7 +122,13 @@ class Recorder:
         """A session begins. To be said before its core is made."""
         self._make_room(now)
         self._write(
-            Line(session, now, "head", body={"settings": pack(chosen), "params": pack(params)})
+            Line(
+                session,
+                now,
+                "head",
+                body={"settings": pack(chosen), "params": pack(params)},
+                version=RECORD_VERSION,
+            )
         )
 
     def ids(self, session: str, new_id: NewId) -> NewId:
@@ -231,6 +249,16 @@ class RecordedStep:
     actions: list[actions.Action]
 
 
+def _require_this_version(head: Line) -> None:
+    """Actions are compared by their classes' names: those of another version would only differ."""
+    if head.version != RECORD_VERSION:
+        age = "an older" if head.version < RECORD_VERSION else "a newer"
+        raise ConfigError(
+            f"record: written by {age} version, it cannot be replayed"
+            f" (its format is {head.version}, this version reads {RECORD_VERSION})"
+        )
+
+
 Seen = tuple[int, str, tuple[str, ...]]
 _NOTHING: Seen = (0, "nothing", ())
 
@@ -239,6 +267,8 @@ class PastSession:
     """One recorded session."""
 
     def __init__(self, head: Line) -> None:
+        """Raises ConfigError for a head of another version."""
+        _require_this_version(head)
         self.name = head.session
         self.began = head.at
         self.settings: settings.SessionSettings = unpack(head.body["settings"])

@@ -12,7 +12,7 @@ import yaml
 from loadgen.cli import main
 from loadgen.drivers.simulated import SimulatedUsers
 from loadgen.workloads import find_workload
-from session_server.recording.recorder import Recorder
+from session_server.recording.recorder import RECORD_VERSION, Recorder
 from session_server.simulation.host_setup import find_profile
 from session_server.simulation.replica import Replica
 from session_server.simulation.spec import SimulationSpec
@@ -85,7 +85,11 @@ def test_a_trace_is_a_workload_and_says_how_to_play_it(
         (None, "No such file or directory"),
         (b"", "no session in it"),
         (b"my notes\n", "line 1"),
-        (b'{"session":"s","at":0,"kind":"head","body":{"settings":1}}\n', "another version"),
+        (b'{"session":"s","at":0,"kind":"head","body":{"settings":1}}\n', "an older version"),
+        (
+            b'{"session":"s","at":0,"kind":"head","body":{"settings":1},"version":2}\n',
+            "another version",
+        ),
         (b"\xff\xfe\x00", "line 1"),
     ],
 )
@@ -104,3 +108,65 @@ def test_what_is_no_record_is_one_line(
     assert said in shown
     assert "mine.jsonl" in shown
     assert "Traceback" not in shown
+
+
+def with_head(record: Path, tmp_path: Path, **changes: object) -> Path:
+    """The record, with other values in its first line."""
+    first, *rest = record.read_bytes().splitlines(keepends=True)
+    changed = tmp_path / "from-last-year.jsonl"
+    changed.write_bytes(b"".join([json.dumps(json.loads(first) | changes).encode() + b"\n", *rest]))
+    return changed
+
+
+def one_line(shown: str) -> str:
+    """What was said, which is a single line."""
+    assert shown.count("\n") == 1, shown
+    assert "Traceback" not in shown
+    return shown
+
+
+@pytest.mark.parametrize("command", ["replay", "trace"])
+def test_a_record_that_names_a_class_this_version_lacks_is_said_to_be_older(
+    command: str, record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = {"settings": {"_": "TalkSettings"}, "params": {}}
+    path = with_head(record, tmp_path, body=body)
+    assert main([command, str(path)]) == 2
+    shown = one_line(capsys.readouterr().err)
+    assert str(path) in shown
+    assert "written by an older version" in shown
+    assert "'TalkSettings'" in shown
+
+
+@pytest.mark.parametrize("command", ["replay", "trace"])
+@pytest.mark.parametrize(
+    ("version", "said"), [(1, "an older version"), (RECORD_VERSION + 1, "a newer version")]
+)
+def test_a_record_of_another_version_is_refused_and_not_said_to_differ(
+    command: str,
+    version: int,
+    said: str,
+    record: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = with_head(record, tmp_path, version=version)
+    assert main([command, str(path)]) == 2
+    shown = one_line(capsys.readouterr().err)
+    assert str(path) in shown
+    assert f"written by {said}" in shown
+
+
+@pytest.mark.parametrize("command", ["replay", "trace"])
+def test_a_record_from_before_records_had_versions_is_said_to_be_older(
+    command: str, record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *rest = record.read_bytes().splitlines(keepends=True)
+    head = json.loads(first)
+    del head["version"]
+    path = tmp_path / "from-last-year.jsonl"
+    path.write_bytes(b"".join([json.dumps(head).encode() + b"\n", *rest]))
+    assert main([command, str(path)]) == 2
+    shown = one_line(capsys.readouterr().err)
+    assert str(path) in shown
+    assert "written by an older version" in shown
