@@ -1,4 +1,4 @@
-"""What every session of a server shares, and how far cameras give way to the event loop.
+"""What the sessions of a server share: services, fresh ids, the cameras' share of the loop.
 
 `post` hands a message to the engine host. Sound goes over the event loop: when the loop runs late,
 cameras get half of the rate that their sessions ask for, and half of that again for each
