@@ -23,15 +23,7 @@ from engines.base import (
     Stage,
     StepResult,
 )
-from engines.cpu.acoustics import (
-    CHANNELS,
-    HOP,
-    RATE,
-    VOICES,
-    AcousticFeatures,
-    Array,
-    require_voice,
-)
+from engines.cpu.codec import CHANNELS, HOP, RATE, VOICES, AcousticFeatures, Array, require_voice
 from engines.cpu.hibari_graphs import FRAMES_PER_DURATION
 from engines.cpu.onnx_runtime import open_session
 from engines.cpu.phonemes import NOBODY, PhonemeSentence, shared_pronouncer

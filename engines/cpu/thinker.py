@@ -37,9 +37,16 @@ from engines.cpu.decoding import (
     unspeakable_tokens,
 )
 from engines.cpu.grammar import CallGrammars
-from engines.cpu.kv_slots import Slot, SlotTable, runs
 from engines.cpu.onnx_runtime import give_back
-from engines.cpu.smollm_model import WIDEST_CHUNK, Logits, PrefixCache, SlotModel
+from engines.cpu.smollm_model import (
+    WIDEST_CHUNK,
+    Logits,
+    PrefixCache,
+    Slot,
+    SlotModel,
+    SlotTable,
+    runs,
+)
 from engines.cpu.smollm_prompt import END, ChatTemplate, Prompt, SmolTokenizer
 from engines.jobs import JobsByKey
 from engines.model_store.recipes import SMOLLM_GRAPH, SMOLLM_TOKENIZER

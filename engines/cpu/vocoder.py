@@ -24,7 +24,7 @@ from engines.base import (
     Stage,
     StepResult,
 )
-from engines.cpu.acoustics import (
+from engines.cpu.codec import (
     BINS,
     HOP,
     RATE,

@@ -3,7 +3,7 @@
 A job is a prompt being answered. While it reads its prompt a step feeds at most `max_units` tokens; then each step gives one
 token. One `step` mixes both: prompts are read one pass each, all answers grow in one batch. What a session's slot knows
 stays there after its job: the next job reads only what differs, which is also how an answer is rolled back to what was
-heard (the bookkeeping is that of `engines.cpu.kv_slots`; a sound is compared by its samples, a picture by its mark). Pictures
+heard (the bookkeeping is that of `engines.cpu.smollm_model`; a sound is compared by its samples, a picture by its mark). Pictures
 were embedded by the vision stage (`engines.omni.vision`), so that reading one is reading so many tokens, in as many steps as it takes.
 
 With each token goes a payload for the talker (`edge`): first what the talker has to know of the prompt, which is kept by slot
@@ -30,7 +30,7 @@ from engines.base import (
     TokenOutput,
     device_place,
 )
-from engines.cpu.kv_slots import Slot, SlotTable
+from engines.cpu.smollm_model import Slot, SlotTable
 from engines.jobs import JobsByKey
 from engines.omni.batched_decoding import Chances, SamplingParams, choose
 from engines.omni.chat import Prompt, TextStream

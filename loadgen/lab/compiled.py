@@ -138,9 +138,8 @@ MODULES = tuple(
         (
             "session_server/core",
             "actions announcements camera context events heard_text host_requests interruption"
-            " listening output_items pending_responses playback_ledger prompt response"
-            " responses sending session spoken_answers truncation turn_taking user_turns"
-            " video_window",
+            " listening output_items playback_ledger prompt response responses sending session"
+            " spoken_answers truncation turn_taking user_turns video_window",
         ),
         (
             "session_server/host",
@@ -157,8 +156,8 @@ MODULES = tuple(
         ),
         (
             "session_server/scheduler",
-            "chunking cost_model demand eviction flow_control kv_pool kv_traffic policies"
-            " policy policy_deadline residency residency_events stage_queue urgency work",
+            "cost_model flow_control kv_pool kv_traffic policies policy policy_deadline"
+            " residency residency_events stage_queue work",
         ),
         (
             "session_server/session",

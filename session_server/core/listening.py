@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from session_server.core.actions import AnnounceSpeechStarted, AnnounceSpeechStopped
 from session_server.core.context import Context, Timer
-from session_server.core.early_prefill import ReadingAlong
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.core.host_requests import Work, Works
 from session_server.core.interruption import Overlaps, OverlapVerdict, Utterance
@@ -35,7 +34,7 @@ from session_server.core.turn_taking import (
     TurnTaking,
     silence_limit_ms,
 )
-from session_server.core.user_turns import InputBuffer, UserTurns
+from session_server.core.user_turns import InputBuffer, ReadingAlong, UserTurns
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, ms_to_samples, samples_to_ms
 
 RESUME_STRICT_MS = 64

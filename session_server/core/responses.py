@@ -43,9 +43,15 @@ from session_server.core.events import (
 from session_server.core.heard_text import Clause
 from session_server.core.host_requests import Works
 from session_server.core.output_items import OutputItems
-from session_server.core.pending_responses import TurnsToAnswer, WaitingAnswers
 from session_server.core.prompt import Prompting
-from session_server.core.response import Response, ResponsePhase, ResponsePlan, plan
+from session_server.core.response import (
+    Response,
+    ResponsePhase,
+    ResponsePlan,
+    TurnsToAnswer,
+    WaitingAnswers,
+    plan,
+)
 from session_server.core.sending import Sending
 from session_server.core.settings import ResponseOverrides
 from session_server.core.spoken_answers import SpokenAnswers

@@ -49,7 +49,7 @@ from session_server.observability.logs import session_log
 from session_server.protocol.session_config import REALTIME, AudioInputPayload, SessionConfig
 from session_server.protocol.values import JsonObject
 from session_server.session.audio_input import Ears
-from session_server.session.services import SessionServices
+from session_server.session.registry import SessionServices
 from session_server.session.session_task import SessionTask
 from session_server.transports.base import Outbox
 from session_server.types.audio import AudioFormat

@@ -19,8 +19,8 @@ from session_server.host.stages.stage_runner import StageRunner
 from session_server.observability.host_report import HostReport
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
-from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.flow_control import ChunkSizes
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue

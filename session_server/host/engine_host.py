@@ -43,7 +43,7 @@ from session_server.host.messages import (
     UserSpeaks,
 )
 from session_server.host.pipeline_parts import HostStages, ResponseTimes
-from session_server.host.prefix_prefill import Warming
+from session_server.host.prompt import Warming
 from session_server.host.recognition import RecognitionLane
 from session_server.host.response_pipeline import ResponsePipeline
 from session_server.host.stage_assembly import (

@@ -26,8 +26,8 @@ from session_server.host.stages.runner import Runner
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.observability.host_metrics import FirstChunk, HostMetrics
 from session_server.process.clock import Clock
-from session_server.scheduler.chunking import ChunkSizes, LeadCap
 from session_server.scheduler.cost_model import Average, CostModel
+from session_server.scheduler.flow_control import ChunkSizes, LeadCap
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 

@@ -1,9 +1,11 @@
-"""What was seen, as a sentence for a language model.
+"""What the thinker reads: prompts in the engines' contract, evidence of pictures, prefix prefill.
 
 Sure and unsure things are kept apart, and "none" is said where nothing was found: a model that is told nothing makes
 something up.
 
-What a response asks of the thinker, in the words of the engines' contract.
+While a user speaks, the thinker reads what the next prompt will begin with. Owns at most one such job per session. It gives nothing but warmth: the session's slot then knows the prefix, and the
+answer's own job reads only what is new. Ranked with the drafts, below all that anyone waits for; ended by the
+session's next response, which takes over the slot.
 """
 
 from __future__ import annotations
@@ -14,9 +16,19 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from engines.base import PICTURE_MARK, EmbeddedPicture, ThinkJob, VisualEvidence
-from session_server.core.actions import StartGeneration
+from engines.base import (
+    PICTURE_MARK,
+    EmbeddedPicture,
+    JobKey,
+    Stage,
+    StepResult,
+    ThinkJob,
+    VisualEvidence,
+)
+from session_server.core.actions import StartGeneration, WarmPrefix
 from session_server.core.settings import Modality
+from session_server.host.pipeline_parts import HostStages
+from session_server.scheduler.work import FOREVER_NS, WorkClass, WorkItem
 from session_server.types.prompt import PromptMessage
 
 _PLACES = 3
@@ -118,3 +130,78 @@ def _choice(request: StartGeneration) -> tuple[str, str | None]:
     if met.get(choice.mode, True):
         return choice.mode, choice.name
     return "auto", None
+
+
+class Warming:
+    """All sessions' prefixes that are being read."""
+
+    def __init__(self, stages: HostStages) -> None:
+        self._stages = stages
+        self._jobs: dict[str, tuple[JobKey, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def begin(self, session: str, request: WarmPrefix, now: int) -> None:
+        """A newer one of the same session takes the place of an older one. Nothing for a thinker that cannot."""
+        self.end(session)
+        if not self._can:
+            return
+        key = JobKey(session, request.work_id)
+        self._jobs[session] = (key, now)
+        job = ThinkJob(
+            request.instructions,
+            chat(request.messages, self._stages.pictures.of(session)),
+            request.tools,
+            request.tool_choice.mode,
+            request.tool_choice.name,
+            warm=True,
+        )
+        self._stages.runners[Stage.THINKER].submit(key, job, self)
+        self._offer(key, now)
+
+    @property
+    def _can(self) -> bool:
+        """Whose steps the server chooses, every thinker can; an engine that schedules itself says so."""
+        able = self._stages.runners[Stage.THINKER].capabilities
+        return Stage.THINKER in self._stages.stepped or (able is not None and able.warms)
+
+    def end(self, session: str) -> None:
+        """The slot is wanted, or nobody needs it any more. Idempotent."""
+        job = self._jobs.pop(session, None)
+        if job is not None:
+            self._stages.runners[Stage.THINKER].release(job[0])
+
+    def give_way(self, key: JobKey) -> bool:
+        """A turn needs the slot: what was read so far stays in it."""
+        self._stages.metrics.gave_way(Stage.THINKER.value)
+        self.end(key.session)
+        return True
+
+    def on_result(self, stage: Stage, result: StepResult, now: int) -> None:
+        job = self._jobs.get(result.key.session)
+        if job is None or job[0] != result.key:
+            return
+        if result.finished:
+            self.end(result.key.session)
+        else:
+            self._offer(result.key, job[1])
+
+    def on_job_failed(self, stage: Stage, key: JobKey, message: str) -> None:
+        """Only warmth is lost."""
+        self.end(key.session)
+
+    def _offer(self, key: JobKey, arrived_ns: int) -> None:
+        runner = self._stages.runners[Stage.THINKER]
+        runner.ready(
+            WorkItem(
+                key,
+                WorkClass.DRAFT,
+                arrived_ns,
+                FOREVER_NS,
+                FOREVER_NS,
+                units=self._stages.params.prefill_tokens,
+                opening=True,
+                started=runner.is_started(key),
+            )
+        )

@@ -29,7 +29,7 @@ from session_server.host.pipeline_parts import HostStages, ResponseTimes
 from session_server.host.prompt import think_job
 from session_server.host.speech_path import SpeechPath, SpokenResponse
 from session_server.host.streamed_speech import PieceSplitter, StreamedSpeechPath
-from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
+from session_server.scheduler.work import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S
 
 Speaking = SpeechPath | StreamedSpeechPath

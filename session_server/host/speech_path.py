@@ -28,7 +28,7 @@ from session_server.host.stages.job_table import JobOwner
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
+from session_server.scheduler.work import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S, samples_to_ns
 
 _SILENT = 100

@@ -27,8 +27,8 @@ from session_server.host.stages.stage_worker import Report, StageWorker, ThreadW
 from session_server.host.stages.streaming_runner import StreamingRunner
 from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock
-from session_server.scheduler.chunking import ChunkSizes, LeadCap
 from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.flow_control import ChunkSizes, LeadCap
 from session_server.scheduler.params import Chunking, PolicyName, SchedulerParams
 from session_server.scheduler.policies import LiveservePolicy, make_policy
 from session_server.scheduler.policy import Policy

@@ -42,7 +42,7 @@ from session_server.host.stages.stage_runner import StageRunner
 from session_server.process.clock import TimerHandle
 from session_server.scheduler.cost_model import Average
 from session_server.scheduler.flow_control import Credits
-from session_server.scheduler.urgency import Step
+from session_server.scheduler.work import Step
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 

@@ -26,8 +26,7 @@ from session_server.scheduler.admission import (
     TurnAdmission,
     retry_after_s,
 )
-from session_server.scheduler.cost_model import CostModel, Uncounted
-from session_server.scheduler.demand import Demand
+from session_server.scheduler.cost_model import CostModel, Demand, Uncounted
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 Refuse = Callable[[ResponsePipeline, str], None]

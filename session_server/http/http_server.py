@@ -41,8 +41,7 @@ from session_server.http.worker_identity import (
     nowhere,
 )
 from session_server.observability.logs import session_log
-from session_server.observability.loop_lag import LoopLag
-from session_server.observability.metrics import Metrics
+from session_server.observability.metrics import LoopLag, Metrics
 from session_server.process.clock import Clock
 from session_server.protocol.session_config import voices
 from session_server.recording.record_file import RecordFile, open_record

@@ -20,8 +20,7 @@ from session_server.protocol import error_codes
 from session_server.protocol.client_secrets import client_secret_body, parse_client_secret_request
 from session_server.protocol.session_config import SessionRules
 from session_server.protocol.values import JsonObject, read_json
-from session_server.session.registry import Connection, SessionRegistry
-from session_server.session.services import random_id
+from session_server.session.registry import Connection, SessionRegistry, random_id
 from session_server.transports.base import Endpoint, Outbox
 from session_server.transports.websocket import (
     WebSocketLimits,

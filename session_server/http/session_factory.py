@@ -18,8 +18,7 @@ from engines.base import Stage
 from engines.graph import Graph
 from engines.model_store.store import ModelStore
 from session_server.audio.echo_guard import EchoGuard
-from session_server.audio.vad import VoiceActivity
-from session_server.audio.vad_silero import SileroModel, SileroVad
+from session_server.audio.vad import SileroModel, SileroVad, VoiceActivity
 from session_server.audio.vad_webrtc import WebRtcVad
 from session_server.config import Config
 from session_server.core.settings import Hearing
@@ -33,7 +32,7 @@ from session_server.protocol.client_secrets import parse_first_session
 from session_server.protocol.extensions import VideoOffer, Vision, parse_extensions
 from session_server.protocol.values import JsonObject
 from session_server.recording.recorder import Recorder
-from session_server.session.services import random_id
+from session_server.session.registry import random_id
 from session_server.session.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox, TalkingEndpoint
 from session_server.types.errors import ConfigError

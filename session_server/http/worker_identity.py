@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from session_server.session.services import random_id
+from session_server.session.registry import random_id
 from session_server.types.errors import ConfigError
 
 _CALL = "rtc"

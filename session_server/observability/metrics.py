@@ -4,10 +4,15 @@ Owns the Prometheus objects that `catalogue` describes, each as a typed attribut
 values that come by name (core's `Count` actions): a counter adds, a histogram observes, a gauge is set. A
 name or label that the catalogue does not have is a bug: it raises under `strict` (tests) and is itself
 counted, never raised, in production. Units are those of the catalogue; all calls are thread safe.
+
+Loop lag is how late the event loop runs, the first thing to look at when audio stutters. A timer is set for an absolute instant every `interval_s`; how late it fires is the lag. When the loop
+was blocked past several instants, the next one lies in the future again: one long block is one
+observation, as long as the block.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 from collections.abc import Callable, Iterator
@@ -229,3 +234,34 @@ class Metrics:
         """A camera frame has come to its end. Raises ValueError for a reason that the catalogue does not have."""
         known = FrameReason(reason)
         self.video_frames.labels(known.kept, known.value).inc()
+
+
+class LoopLag:
+    """Reports the running loop's lag in seconds to `observe` until `stop`."""
+
+    def __init__(self, observe: Callable[[float], None], *, interval_s: float = 0.1) -> None:
+        self._observe = observe
+        self._interval_s = interval_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin, if it has not begun; must be called with a running loop."""
+        self.stop()
+        self._loop = asyncio.get_running_loop()
+        self._arm(self._loop, self._loop.time() + self._interval_s)
+
+    def stop(self) -> None:
+        """End. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._timer = loop.call_at(due, self._fire, loop, due)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        self._observe(max(0.0, now - due))
+        missed = int((now - due) / self._interval_s)
+        self._arm(loop, due + (missed + 1) * self._interval_s)

@@ -7,8 +7,17 @@ work waits for before preloads), and move idle state out when work or a preload 
 
 from __future__ import annotations
 
-from session_server.scheduler.eviction import EvictionQueue, LinkSpeed, NextUse, Want, WantQueue
-from session_server.scheduler.kv_pool import Entry, Hold, KvPool, Transfer
+from session_server.scheduler.kv_pool import (
+    Entry,
+    EvictionQueue,
+    Hold,
+    KvPool,
+    LinkSpeed,
+    NextUse,
+    Transfer,
+    Want,
+    WantQueue,
+)
 from session_server.scheduler.residency_events import (
     Action,
     DropState,

@@ -21,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from session_server.scheduler.eviction import NextUse, Want
-from session_server.scheduler.kv_pool import Entry, Preload
+from session_server.scheduler.kv_pool import Entry, NextUse, Preload, Want
 from session_server.scheduler.kv_traffic import Traffic
 from session_server.scheduler.residency_events import (
     Action,

@@ -14,7 +14,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from session_server.scheduler.chunking import ChunkSizes, MakingTime
+from session_server.scheduler.flow_control import ChunkSizes, MakingTime
 from session_server.scheduler.policy import Band, Bands, Doors, Policy
 from session_server.scheduler.run import Entry, SortedRun
 from session_server.scheduler.work import StepChoice, WorkClass, WorkItem, WorkKey

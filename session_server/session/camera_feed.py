@@ -20,7 +20,7 @@ from session_server.protocol.values import camera_frame, decoded_bytes
 from session_server.session.camera import FrameIntake
 from session_server.session.host_adapter import look_at_frame
 from session_server.session.input_timeline import InputTimeline
-from session_server.session.services import SessionServices
+from session_server.session.registry import SessionServices
 from session_server.transports.base import VideoFrame
 from session_server.types.audio import INPUT_RATE, samples_to_ns
 from session_server.types.errors import ClientFault

@@ -41,7 +41,7 @@ from session_server.session.audio_input import (
 from session_server.session.audio_output import SentReports, Voice
 from session_server.session.camera_feed import CameraFeed
 from session_server.session.event_encoder import Speller
-from session_server.session.services import SessionServices as SessionServices
+from session_server.session.registry import SessionServices as SessionServices
 from session_server.session.timing import TurnTiming
 from session_server.transports.base import AudioSent, Outbox, PlayoutTransport, VideoFrame
 from session_server.types.audio import NS_PER_MS, NS_PER_S, AudioFormat

@@ -28,8 +28,7 @@ from session_server.http.session_factory import default_session, model_store
 from session_server.http.tls import Tls, server_tls
 from session_server.http.worker_identity import Address
 from session_server.observability.host_report import HostReport
-from session_server.observability.loop_lag import LoopLag
-from session_server.observability.metrics import Metrics, installed_version
+from session_server.observability.metrics import LoopLag, Metrics, installed_version
 from session_server.observability.multiprocess_metrics import Totals
 from session_server.process.clock import MonotonicClock, unix_seconds
 from session_server.process.lifecycle import serve_until_told

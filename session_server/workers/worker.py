@@ -29,7 +29,7 @@ from session_server.process.clock import MonotonicClock
 from session_server.process.lifecycle import signals_to
 from session_server.protocol.frames import encode
 from session_server.protocol.server_events import error_of
-from session_server.session.services import random_id
+from session_server.session.registry import random_id
 from session_server.types.errors import ClientFault, ConfigError, ModelsMissing
 from session_server.workers.call_proxy import Relay, socket_of
 from session_server.workers.control import (

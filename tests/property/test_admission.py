@@ -12,7 +12,7 @@ from session_server.scheduler.admission import (
     StageLoad,
     TurnAdmission,
 )
-from session_server.scheduler.demand import Demand
+from session_server.scheduler.cost_model import Demand
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_S
 

@@ -6,7 +6,7 @@ import pytest
 
 from loadgen.lab.simulation import simulate
 from loadgen.workloads import find_workload
-from session_server.scheduler.chunking import LeadCap
+from session_server.scheduler.flow_control import LeadCap
 from session_server.simulation.spec import SimulationSpec
 from tests.sim.small_machine import small_machine
 

@@ -30,8 +30,8 @@ from session_server.host.stages.stage_worker import (
 )
 from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock, Loop, TimerHandle, Watchdog
-from session_server.scheduler.chunking import MakingTime
 from session_server.scheduler.cost_model import CostModel
+from session_server.scheduler.flow_control import MakingTime
 from session_server.scheduler.stage_queue import StageQueue
 from session_server.scheduler.work import StepChoice, WorkItem
 from session_server.types.audio import NS_PER_S

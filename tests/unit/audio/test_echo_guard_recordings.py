@@ -5,8 +5,7 @@ import pytest
 
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.formats import FirResampler
-from session_server.audio.vad import FRAME_SAMPLES
-from session_server.audio.vad_silero import SileroModel, SileroVad
+from session_server.audio.vad import FRAME_SAMPLES, SileroModel, SileroVad
 from tests.unit.audio.resources import SILERO, needs_recordings, needs_silero, recording
 from tests.unit.audio.signals import filtered
 

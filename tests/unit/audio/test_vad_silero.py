@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from session_server.audio.vad import FRAME_SAMPLES
-from session_server.audio.vad_silero import SileroModel, SileroVad
+from session_server.audio.vad import FRAME_SAMPLES, SileroModel, SileroVad
 from session_server.types.errors import ModelsMissing
 from tests.unit.audio.resources import SILERO, needs_recordings, needs_silero, recording
 

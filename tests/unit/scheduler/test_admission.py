@@ -18,11 +18,10 @@ from session_server.scheduler.admission import (
     TurnAdmission,
     retry_after_s,
 )
-from session_server.scheduler.chunking import ChunkSizes
-from session_server.scheduler.cost_model import CostModel
-from session_server.scheduler.demand import Demand
+from session_server.scheduler.cost_model import CostModel, Demand
+from session_server.scheduler.flow_control import ChunkSizes
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.urgency import Playhead
+from session_server.scheduler.work import Playhead
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_server.scheduler.chunking import ChunkSizes
+from session_server.scheduler.flow_control import ChunkSizes
 from session_server.scheduler.params import PolicyName, SchedulerParams
 from session_server.scheduler.policies import make_policy
 from session_server.scheduler.stage_queue import StageQueue

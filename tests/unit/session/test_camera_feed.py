@@ -21,7 +21,7 @@ from session_server.protocol.extensions import MIN_FPS
 from session_server.protocol.session_config import session_rules, voices
 from session_server.session.camera_feed import CameraFeed
 from session_server.session.input_timeline import InputTimeline
-from session_server.session.services import SessionServices, random_id
+from session_server.session.registry import SessionServices, random_id
 from session_server.types.audio import INPUT_RATE, NS_PER_MS, NS_PER_S
 from session_server.types.errors import BadPicture, ClientFault
 from session_server.types.vision import VideoLimits

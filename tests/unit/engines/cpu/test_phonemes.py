@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from engines.cpu.phonemes import MAX_PHONEMES, NOBODY, PhonemeSentence, shared_pronouncer
-from tests.unit.engines.cpu.test_text_normalization import TEXTS
+from tests.unit.engines.cpu.test_phonemes_text import TEXTS
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engines.base import ClauseJob, JobKey, Speech, StepRequest
-from engines.cpu.acoustics import AcousticFeatures
+from engines.cpu.codec import AcousticFeatures
 from engines.cpu.talker import Talker, create, voiced_range
 from engines.model_store.store import ModelStore
 from session_server.types.errors import ModelsMissing

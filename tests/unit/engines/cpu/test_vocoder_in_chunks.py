@@ -6,8 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, SpeechJob, StepRequest
 from engines.cpu import codec as codecs, vocoder as vocoders
-from engines.cpu.acoustics import AcousticFeatures, Array, pulse_train
-from engines.cpu.codec import Codec
+from engines.cpu.codec import AcousticFeatures, Array, Codec, pulse_train
 from engines.cpu.talker import Talker
 from engines.cpu.vocoder import OverlapAdd, Vocoder, noise_generator, to_pcm
 from engines.model_store.store import ModelStore

@@ -3,7 +3,7 @@
 import pytest
 
 from engines.base import JobKey, NoCapacity
-from engines.cpu.kv_slots import Claim, SlotTable, common_prefix, runs
+from engines.cpu.smollm_model import Claim, SlotTable, common_prefix, runs
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from session_server.observability.loop_lag import LoopLag
+from session_server.observability.metrics import LoopLag
 
 pytestmark = pytest.mark.unit
 

@@ -10,12 +10,10 @@ from session_server.scheduler.admission import (
     StageLoad,
     TurnAdmission,
 )
-from session_server.scheduler.chunking import ChunkSizes
 from session_server.scheduler.cost_model import Average, CostModel, bucket
-from session_server.scheduler.flow_control import Credits
+from session_server.scheduler.flow_control import ChunkSizes, Credits
 from session_server.scheduler.params import PolicyName, SchedulerParams
-from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
-from session_server.scheduler.work import FOREVER_NS, WorkClass
+from session_server.scheduler.work import FOREVER_NS, Playhead, ResponseUrgency, Step, WorkClass
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from session_server.session.services import LEAST, LoopLoad
+from session_server.session.registry import LEAST, LoopLoad
 from session_server.types.audio import NS_PER_S
 
 pytestmark = pytest.mark.unit

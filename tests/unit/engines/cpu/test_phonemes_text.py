@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from engines.cpu.text_normalization import MAX_SENTENCE_CHARS, SpokenWord, sentences, spoken_words
+from engines.cpu.phonemes import MAX_SENTENCE_CHARS, SpokenWord, sentences, spoken_words
 
 pytestmark = pytest.mark.unit
 

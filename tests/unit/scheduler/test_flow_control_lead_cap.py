@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from session_server.scheduler.chunking import LeadCap
+from session_server.scheduler.flow_control import LeadCap
 from session_server.scheduler.params import SchedulerParams
-from session_server.scheduler.urgency import Playhead, ResponseUrgency, Step
+from session_server.scheduler.work import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_MS, NS_PER_S
 
 pytestmark = pytest.mark.unit
