@@ -47,7 +47,8 @@ from session_server.transports.webrtc.playout import PlayoutFrame
 from session_server.types.audio import NS_PER_S, OUTPUT_RATE
 from tests.benchmarks.media_cost import microphone
 from tests.unit.audio.signals import speechlike
-from tests.unit.transports.webrtc.lossy_line import Connection, JumpingLoop
+from tests.unit.transports.webrtc.aiortc_fakes import FakeConnection, FakeDtls, FakeReceiver
+from tests.unit.transports.webrtc.lossy_line import JumpingLoop
 
 ROOT = Path(__file__).parents[2]
 CHUNK_S = 0.2
@@ -119,23 +120,17 @@ class Peer:
         back = {"ssrc_type": pylibsrtp.Policy.SSRC_ANY_INBOUND, "key": KEY}
         self.theirs = pylibsrtp.Session(pylibsrtp.Policy(**policy))
         self.sent = 0
-        connection: Any = Connection()
-        protocol = SimpleNamespace(transport=SimpleNamespace(sendto=self._took))
-        connection._nominated = {1: SimpleNamespace(remote_addr=("c", 1), protocol=protocol)}
-        transport = SimpleNamespace(
-            _tx_srtp=pylibsrtp.Session(pylibsrtp.Policy(**policy)),
-            _rx_srtp=pylibsrtp.Session(pylibsrtp.Policy(**back)),
-            transport=SimpleNamespace(_connection=connection),
+        line = SimpleNamespace(sendto=self._took, is_closing=lambda: False)
+        protocol = SimpleNamespace(transport=line)
+        self.connection = FakeConnection(
+            {1: SimpleNamespace(remote_addr=("c", 1), protocol=protocol)}
         )
-        self.connection = connection
+        transport = FakeDtls(self.connection, pylibsrtp.Session(pylibsrtp.Policy(**policy)))
+        transport.unseal_with(pylibsrtp.Session(pylibsrtp.Policy(**back)))
         self.sender = SimpleNamespace(transport=transport, send=_begun, _ssrc=7)
         for name in ("ntp_timestamp", "rtp_timestamp", "packet_count", "octet_count"):
             setattr(self.sender, f"_RTCRtpSender__{name}", 0)
-        self.receiver = SimpleNamespace(
-            transport=transport, receive=_begun, _handle_rtp_packet=None
-        )
-        self.receiver._RTCRtpReceiver__remote_streams = {}
-        self.receiver._RTCRtpReceiver__stop_decoder = lambda: None
+        self.receiver = FakeReceiver(transport)
 
     def _took(self, data: bytes, address: object) -> None:
         self.sent += 1

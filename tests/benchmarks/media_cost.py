@@ -36,6 +36,7 @@ from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSes
 from session_server.transports.webrtc.limits import FRAME_S, RTP_CLOCK, RTP_STEP
 from session_server.transports.webrtc.opus import Encoder
 from session_server.transports.webrtc.outgoing_audio import PacedTrack
+from tests.aiortc_inside import ice_connection
 from tests.unit.audio.signals import speechlike
 
 PATHS = ("cheap", "stock", "plain")
@@ -169,8 +170,7 @@ class Client:
             text = await answer.text()
             assert answer.status == 201, text
         await self.peer.setRemoteDescription(RTCSessionDescription(text, "answer"))
-        transport: Any = self.peer.getReceivers()[0].transport.transport
-        connection = transport._connection
+        connection = ice_connection(self.peer.getReceivers()[0])
         received = connection.data_received
 
         def data_received(data: bytes, component: int) -> None:

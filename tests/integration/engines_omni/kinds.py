@@ -42,6 +42,8 @@ class Kind:
     codes: int
     voices: str
     vision: str
+    picture_token: str
+    sound_token: str
 
     @property
     def eyes(self) -> Factory:
@@ -83,6 +85,8 @@ QWEN3 = Kind(
     codes=2048,
     voices="aiden, chelsie, ethan",
     vision="omni.qwen3_vision",
+    picture_token="<|image_pad|>",
+    sound_token="<|audio_pad|>",
 )
 QWEN2_5 = Kind(
     "qwen2.5-omni",
@@ -95,5 +99,7 @@ QWEN2_5 = Kind(
     codes=8193,
     voices="chelsie, ethan",
     vision="omni.qwen2_5_vision",
+    picture_token="<|IMAGE|>",
+    sound_token="<|AUDIO|>",
 )
 KINDS = (QWEN3, QWEN2_5)

@@ -209,7 +209,7 @@ def test_released_anywhere_in_a_picture_the_others_are_untouched(idle):
         thinks.release(other.key)
 
 
-def test_a_mark_that_a_user_types_shows_nothing(idle):
+def test_a_mark_that_a_user_types_shows_nothing(idle, kind):
     eyes, thinks, _ = idle
     (picture,) = embedded(eyes, WIDE)
     chat = thinks.model.chat
@@ -218,7 +218,7 @@ def test_a_mark_that_a_user_types_shows_nothing(idle):
     )
     prompt = chat.render(typed, 400)
     assert not prompt.pictures
-    assert chat._picture not in prompt.tokens
+    assert chat.token(kind.picture_token) not in prompt.tokens
 
 
 def test_a_picture_of_another_model_is_refused_before_it_is_read(idle):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engines.base import PictureJob, Stage, StepResult
-from engines.sim.vision import SimVision, create
+from engines.sim.vision import SimVision, VisionOptions
 from session_server.core.actions import CancelWork
 from session_server.host.messages import FromSession, LookAt, OpenSession, PictureSeen, WorkFailed
 from session_server.types.audio import NS_PER_MS, NS_PER_S
@@ -47,7 +47,7 @@ def gated_eyes(replace_engine):
             return super().step(batch)
 
     def make():
-        return Gated(create({"max_batch": 1, "base_s": 0.0}, None)._options)
+        return Gated(VisionOptions(max_batch=1, base_s=0.0))
 
     return replace_engine(Stage.VISION, make), gate, order
 
@@ -142,7 +142,7 @@ async def test_a_look_of_several_steps_is_finished_before_a_later_one_begins(
             return super()._advance(key, job, max_units)
 
     def eyes():
-        return TwoSteps(create({"max_batch": 1, "base_s": 0.0}, None)._options)
+        return TwoSteps(VisionOptions(max_batch=1, base_s=0.0))
 
     bench = await open_bench(make=replace_engine(Stage.VISION, eyes), extra=("vision",))
     bench.post(*(OpenSession(name) for name in "abc"), frame(bench, "a", "a1"))

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engines.base import Stage
-from engines.sim.recognition import SimAsr
+from engines.sim.recognition import AsrOptions, SimAsr
 from session_server.core.actions import AdoptDraft, CancelGeneration, CancelWork
 from session_server.host.messages import (
     CloseSession,
@@ -54,11 +54,8 @@ def gated_asr(replace_engine):
             order.extend(request.key.work for request in batch)
             return super().step(batch)
 
-    from engines.sim.recognition import create_asr
-
     def make():
-        plain = create_asr({"max_batch": 1}, None)
-        return Gated(plain._options)
+        return Gated(AsrOptions(max_batch=1))
 
     return replace_engine(Stage.ASR, make), gate, order
 

@@ -10,7 +10,8 @@ import pytest
 from engines import registry
 from engines.base import Stage
 from engines.model_store.store import ModelStore
-from engines.sim.streaming_thinker import SimStreamingThinker, create
+from engines.options import by_type
+from engines.sim.streaming_thinker import SimStreamingThinker, StreamingThinkerOptions
 from engines.sim.wave import verify
 from session_server.core.actions import AdoptDraft, CancelGeneration, RaiseFence, WarmPrefix
 from session_server.host.messages import (
@@ -260,7 +261,7 @@ class Brittle(SimStreamingThinker):
 
 
 def brittle(options, store):
-    return Brittle(create(options, store)._options)
+    return Brittle(by_type(options, StreamingThinkerOptions()))
 
 
 async def test_an_engine_that_cannot_be_brought_back_is_tried_again_and_nobody_waits_for_it(

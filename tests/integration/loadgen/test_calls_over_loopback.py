@@ -19,6 +19,7 @@ from loadgen.server_probe import ServerProbe
 from loadgen.speech import Clip, Material, clip_from_pcm
 from session_server.http.server import Server
 from session_server.simulation.spec import Distribution, Workload
+from tests.aiortc_inside import abort_sockets
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
 from tests.patient_loop import LoopClock
@@ -144,9 +145,7 @@ async def test_a_server_that_vanishes_ends_the_call(
         async def cut_the_line() -> None:
             await until(lambda: any(live.call.outbox.playout.next_index > 20 for live in calls))
             for live in calls:
-                for transceiver in live.call.peer.getTransceivers():
-                    for protocol in transceiver.receiver.transport.transport._connection._protocols:
-                        protocol.transport.abort()
+                abort_sockets(live.call.peer)
 
         cutting = asyncio.create_task(cut_the_line())
         outcome = await call(server, UserPlan.even(1, turn_detection=VAD), starts=[0.0])

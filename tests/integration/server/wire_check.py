@@ -66,6 +66,10 @@ class WireCheck:
         self._spoken: str | None = None
         """The item whose speech has stopped and whose commit is due next."""
 
+    def joined_late(self) -> None:
+        """Its first frame was read by somebody else."""
+        self._ids.add("session.created was read before")
+
     def feed(self, frame: str) -> Event:
         """Check one frame; returns the event."""
         event: Event = json.loads(frame)

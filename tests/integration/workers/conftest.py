@@ -5,6 +5,7 @@ One server for all tests of a module, since processes take a second to begin; af
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest_asyncio
+from aiohttp import ClientWebSocketResponse, web
 from prometheus_client.parser import text_string_to_metric_families
 
 from session_server.config import load
@@ -97,6 +99,22 @@ class TwoWorkers:
         """Until every session has left the host, and nothing of it is there."""
         await until(lambda: len(self.server.desk) == 0)
         await until_holds(self.server.host.check_integrity)
+
+
+def client_transport(socket: ClientWebSocketResponse) -> asyncio.Transport:
+    """Of a WebSocket's connection, at its client; aiohttp shows it nowhere."""
+    connection = socket._response.connection
+    assert connection is not None
+    assert connection.transport is not None
+    return connection.transport
+
+
+def server_transport(socket: web.WebSocketResponse) -> asyncio.Transport:
+    """Of a WebSocket's connection, at its server."""
+    request = socket._req
+    assert request is not None
+    assert request.transport is not None
+    return request.transport
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from session_server.transports.websocket import WebSocketLimits
 from session_server.workers import call_proxy
 from session_server.workers.call_proxy import Relay, socket_of
+from tests.integration.workers.conftest import client_transport, server_transport
 
 pytestmark = pytest.mark.integration
 
@@ -124,10 +125,7 @@ async def test_a_client_that_vanishes_ends_the_other_side(tmp_path: Path):
         socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
         await socket.send_str("x")
         await socket.receive_str()
-        connection = socket._response.connection
-        assert connection is not None
-        assert connection.transport is not None
-        connection.transport.abort()
+        client_transport(socket).abort()
         async with asyncio.timeout(60):
             await other.ended.wait()
 
@@ -136,9 +134,7 @@ async def test_a_client_that_vanishes_ends_the_other_side(tmp_path: Path):
 async def test_a_worker_that_dies_ends_the_client_s_connection(tmp_path: Path):
     async def die(socket: web.WebSocketResponse) -> None:
         await socket.send_str("x")
-        assert socket._req is not None
-        assert socket._req.transport is not None
-        socket._req.transport.abort()
+        server_transport(socket).abort()
 
     async with two(tmp_path, die) as (client, _):
         socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
@@ -161,13 +157,11 @@ async def test_a_client_that_does_not_read_holds_the_other_side_up_for_a_bounded
 
     async with two(tmp_path, flood) as (client, other):
         socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
-        connection = socket._response.connection
-        assert connection is not None
-        assert connection.transport is not None
-        connection.transport.pause_reading()
+        transport = client_transport(socket)
+        transport.pause_reading()
         async with asyncio.timeout(60):
             await other.ended.wait()
-        connection.transport.abort()
+        transport.abort()
 
 
 @pytest.mark.asyncio
@@ -189,10 +183,7 @@ async def test_a_flood_of_pings_lets_the_loop_turn_between_any_two_and_a_frame_g
         socket = await client.ws_connect(f"/v1/realtime?call_id={CALL}")
         monkeypatch.setattr(web.WebSocketResponse, "pong", pong)
         turn()
-        assert socket._response.connection is not None
-        transport = socket._response.connection.transport
-        assert transport is not None
-        transport.write(bytes([0x89, 0x80, 0, 0, 0, 0]) * pings)
+        client_transport(socket).write(bytes([0x89, 0x80, 0, 0, 0, 0]) * pings)
         await socket.send_str("after them")
         async with asyncio.timeout(60):
             assert (await socket.receive_str()).endswith("after them")

@@ -96,8 +96,9 @@ async def test_a_peer_that_does_not_read_is_given_up_at_the_bound(
     monkeypatch.setattr(link, "MAX_WAITING", 2_000_000)
     a, b = await ends()
     assert b.link is not None
-    assert b.link._transport is not None
-    b.link._transport.pause_reading()
+    transport = b.link._transport
+    assert transport is not None
+    transport.pause_reading()
     for k in range(100):
         a.link.send(chunk(k, 100_000))
         await asyncio.sleep(0)

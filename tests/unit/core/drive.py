@@ -44,6 +44,8 @@ class Drive:
         *,
         playback: bool = False,
         writes: bool = True,
+        words_after_ms: int = 0,
+        speech_release_ms: int = 0,
         **settings: object,
     ) -> None:
         self.settings = SessionSettings(
@@ -51,7 +53,11 @@ class Drive:
             playback=PlaybackLimits() if playback else None,
             **settings,
         )
-        self.params = replace(params or CoreParams(), speech_release_ms=0, words_after_ms=0)
+        self.params = replace(
+            params or CoreParams(),
+            speech_release_ms=speech_release_ms,
+            words_after_ms=words_after_ms,
+        )
         """Most tests count frames of probability, not of sound: `test_turns` has the detector's release,
         `test_interruptions` the least speech whose words are asked for."""
         self.now = 1_000 * NS_PER_MS
@@ -68,12 +74,13 @@ class Drive:
 
     def feed(self, event: e.Event) -> list[a.Action]:
         start = len(self.seen)
-        self._note(self.session.handle(event, self.now))
+        self.note(self.session.handle(event, self.now))
         while self._queue:
-            self._note(self.session.handle(self._queue.pop(0), self.now))
+            self.note(self.session.handle(self._queue.pop(0), self.now))
         return self.seen[start:]
 
-    def _note(self, actions: list[a.Action]) -> None:
+    def note(self, actions: list[a.Action]) -> None:
+        """What the session wants done."""
         for action in actions:
             self.seen.append(action)
             if self.watch is not None:
@@ -86,9 +93,9 @@ class Drive:
         """Let time pass up to `instant`, firing every deadline on the way."""
         while (due := self.session.next_deadline()) is not None and due <= instant:
             self.now = max(self.now, due)
-            self._note(self.session.on_deadline(self.now))
+            self.note(self.session.on_deadline(self.now))
             while self._queue:
-                self._note(self.session.handle(self._queue.pop(0), self.now))
+                self.note(self.session.handle(self._queue.pop(0), self.now))
         self.now = instant
 
     def wait(self, ms: float) -> None:

@@ -514,8 +514,7 @@ def test_half_a_word_is_taken_for_a_barge_in():
     """Words are asked for when there is enough of them, or when the speech has ended."""
 
     def asked_after(spoken_ms: int, hushed_ms: int) -> int:
-        d, _ = playing(SEMANTIC_VAD)
-        d.session._context.params = replace(d.params, words_after_ms=480)
+        d, _ = playing(SEMANTIC_VAD, words_after_ms=480)
         d.speak(spoken_ms)
         d.hush(hushed_ms)
         return len(d.take(a.RecogniseRange))

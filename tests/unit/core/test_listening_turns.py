@@ -428,8 +428,7 @@ def test_turn_ends_late_because_the_detector_lets_go_late():
     """The detector's release is part of the silence: 320 ms are over 40 ms earlier by its frames."""
 
     def silence_frames(release_ms: int) -> int:
-        d = Drive(replace(SERVER_VAD, silence_ms=320))
-        d.session._context.params = replace(d.params, speech_release_ms=release_ms)
+        d = Drive(replace(SERVER_VAD, silence_ms=320), speech_release_ms=release_ms)
         d.speak(640)
         for frames in range(1, 20):
             d.hush(32)

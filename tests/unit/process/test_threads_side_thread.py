@@ -95,13 +95,13 @@ async def test_without_work_there_is_no_thread():
 
 
 def test_a_thread_at_work_does_not_keep_the_process_alive():
-    side = SideThread()
+    side = SideThread("of its own name")
 
     async def begin():
         await result_of(side, lambda: None)
 
     asyncio.run(begin())
-    assert side._thread is not None
-    assert side._thread.daemon
+    (thread,) = [one for one in threading.enumerate() if one.name == "of its own name"]
+    assert thread.daemon
     side.close()
     assert side.join(PATIENCE_S)

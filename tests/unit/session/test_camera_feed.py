@@ -94,8 +94,7 @@ class Bench:
 
     def counted(self, reason: str) -> float:
         labels = {"reason": reason, "kept": "yes" if reason == "change" else "no"}
-        found = self.metrics.video_frames.labels(**labels)
-        return float(found._value.get())
+        return self.metrics.value("video_frames_total", **labels) or 0.0
 
 
 @pytest_asyncio.fixture

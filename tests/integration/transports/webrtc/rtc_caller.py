@@ -28,6 +28,7 @@ from aiortc import (
 from aiortc.mediastreams import MediaStreamError
 
 from session_server.http.server import Server
+from tests.aiortc_inside import abort_sockets
 from tests.integration.server.caller import RATE, Caller, Event
 from tests.until import until
 
@@ -222,7 +223,4 @@ async def calling(
 
 async def vanish(caller: RtcCaller) -> None:
     """Be gone without a word: the sockets close, nothing is sent."""
-    for transceiver in caller.peer.getTransceivers():
-        connection = transceiver.receiver.transport.transport._connection
-        for protocol in connection._protocols:
-            protocol.transport.abort()
+    abort_sockets(caller.peer)

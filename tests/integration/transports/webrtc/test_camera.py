@@ -15,6 +15,7 @@ from PIL import Image
 from session_server.transports.webrtc.incoming_video import MOST_KBIT_S
 from session_server.transports.webrtc.media import MediaPath
 from session_server.transports.webrtc.video_frames import FrameAssembler
+from tests.aiortc_inside import lose_sent, waiting
 from tests.integration.transports.webrtc.cameras import (
     LEVELS,
     Camera,
@@ -97,7 +98,7 @@ async def test_on_the_stock_path_frames_that_nobody_wants_are_read_and_dropped()
     async with filming(MediaPath.STOCK, eye=eye) as film:
         await film.films(20)
         track: Any = film.call.video.transceiver.receiver.track  # type: ignore[union-attr]
-        await until(lambda: track._queue.qsize() == 0)
+        await until(lambda: waiting(track) == 0)
         assert eye.seen == []
         eye.wants_video = True
         await film.sees(4)
@@ -170,37 +171,34 @@ async def test_the_size_may_change_on_the_way(path: MediaPath):
 
 
 @pytest.mark.asyncio
-async def test_after_a_loss_no_rubbish_is_shown_and_a_key_frame_asked_for():
+async def test_after_a_loss_no_rubbish_is_shown_and_a_key_frame_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
     async with filming(MediaPath.CHEAP, cameras=(Camera(30, (320, 240)),)) as film:
         await film.sees(3)
         rng, lost = random.Random(5), 0
-        transport: Any = film.camera.transport.transport
-        send = transport._send
         (section,) = sections(film.answer, "video")
         kinds = {int(section.split(" VP8/")[0].rsplit("a=rtpmap:", 1)[1])}
 
-        async def some(data: bytes) -> None:
+        def loses(data: bytes) -> bool:
             nonlocal lost
             video = 127 < data[0] < 192 and data[1] & 127 in kinds and len(data) > 40
-            if video and rng.random() < 0.1:
-                lost += 1
-                return
-            await send(data)
+            gone = video and rng.random() < 0.1
+            lost += gone
+            return gone
 
-        transport._send = some
-        sender: Any = film.camera
-        retransmit = sender._retransmit
+        lose_sent(film.camera, loses)
 
         async def never(sequence_number: int) -> None:
             """What is lost is lost."""
 
-        sender._retransmit = never
-        asked = film.key_frames_asked
-        await film.films(120)
-        assert lost > 3
-        assert film.key_frames_asked > asked
-        at = len(film.eye.seen)
-        sender._retransmit = retransmit
+        with monkeypatch.context() as patch:
+            patch.setattr(film.camera, "_retransmit", never)
+            asked = film.key_frames_asked
+            await film.films(120)
+            assert lost > 3
+            assert film.key_frames_asked > asked
+            at = len(film.eye.seen)
         await film.sees(5)
         assert -1 not in film.eye.levels()
         assert len(film.eye.seen) > at
@@ -282,6 +280,6 @@ async def test_a_fault_on_the_stock_path_ends_the_video_alone(
             await until(lambda: film.faults == 1)
             await film.films(20)
             track: Any = film.call.video.transceiver.receiver.track  # type: ignore[union-attr]
-            await until(lambda: track._queue.qsize() == 0)
+            await until(lambda: waiting(track) == 0)
             assert film.call.ending is None
     assert len(caplog.records) == 1

@@ -10,6 +10,7 @@ import pytest
 from session_server.transports.webrtc.media import MediaPath
 from session_server.transports.webrtc.opus import Encoder
 from session_server.transports.webrtc.outgoing_audio import DirectAudio
+from tests.aiortc_inside import lose_sent
 from tests.integration.server.caller import contains
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
@@ -125,17 +126,14 @@ class Lossy:
     def __init__(self, caller: RtcCaller, share: float, seed: int) -> None:
         self.lost = 0
         rng = random.Random(seed)
-        transport: Any = caller.peer.getSenders()[0].transport.transport
-        send = transport._send
 
-        async def some(data: bytes) -> None:
+        def loses(data: bytes) -> bool:
             audio = 127 < data[0] < 192 and not 192 <= data[1] <= 208
-            if audio and rng.random() < share:
-                self.lost += 1
-                return
-            await send(data)
+            gone = audio and rng.random() < share
+            self.lost += gone
+            return gone
 
-        transport._send = some
+        lose_sent(caller.peer.getSenders()[0], loses)
 
 
 @pytest.mark.asyncio

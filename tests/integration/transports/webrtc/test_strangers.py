@@ -14,6 +14,7 @@ from session_server.http.call_routes import MAX_SIDEBANDS
 from session_server.http.server import Server
 from session_server.transports.webrtc.aiortc_internals import MAX_BYTES, MAX_WAITING
 from session_server.transports.webrtc.media import MediaPath
+from tests.aiortc_inside import ice_connection, report_task, sockets, waiting
 from tests.integration.server.caller import calling as calling_by_websocket
 from tests.integration.server.conftest import OpenServer
 from tests.integration.transports.webrtc.rtc_caller import (
@@ -51,8 +52,7 @@ def port_of(answer: str) -> int:
 
 
 def connection_of(server: Server, call_id: str) -> Any:
-    receiver = server.calls.find(call_id).call.peer.getTransceivers()[0].receiver
-    return receiver.transport.transport._connection
+    return ice_connection(server.calls.find(call_id).call.peer.getTransceivers()[0].receiver)
 
 
 @pytest.mark.asyncio
@@ -88,11 +88,11 @@ async def test_junk_before_a_call_connects_takes_bounded_memory_and_is_gone_with
         for _ in range(3 * MAX_WAITING // 100):
             to_port(port_of(answer), *[b"\x16" + bytes(99)] * 100)
             await asyncio.sleep(0.005)
-        await until(lambda: connection._queue.qsize() >= MAX_WAITING)
-        assert connection._queue.qsize() == MAX_WAITING
+        await until(lambda: waiting(connection) >= MAX_WAITING)
+        assert waiting(connection) == MAX_WAITING
         assert await hang_up(server, call_id) == 200
         await until(lambda: not server.calls.carried)
-        assert connection._queue.qsize() <= 1, "the word that there is no more"
+        assert waiting(connection) <= 1, "the word that there is no more"
 
 
 async def swing(caller: RtcCaller, pairs: int) -> None:
@@ -113,7 +113,7 @@ async def test_time_stamps_that_swing_leave_the_receivers_reports_alive(serve: O
         receiver: Any = server.calls.find(caller.call_id).call.peer.getTransceivers()[0].receiver
         await swing(caller, 300)
         await asyncio.sleep(1.6)  # the longest time between two reports
-        assert not receiver._RTCRtpReceiver__rtcp_task.done()
+        assert not report_task(receiver).done()
 
 
 @pytest.mark.asyncio
@@ -128,14 +128,14 @@ async def test_a_call_whose_reports_died_leaves_no_socket_and_no_connection(
     ):
         call = server.calls.find(caller.call_id).call
         receiver: Any = call.peer.getTransceivers()[0].receiver
-        transports = [one.transport for one in connection_of(server, caller.call_id)._protocols]
+        transports = sockets(connection_of(server, caller.call_id))
         assert transports
 
         async def broken(packet: object) -> None:
             raise struct.error("a figure that does not fit")
 
         receiver._send_rtcp = broken
-        report = receiver._RTCRtpReceiver__rtcp_task
+        report = report_task(receiver)
         await until(report.done)
         assert isinstance(report.exception(), struct.error)
         assert await hang_up(server, caller.call_id) == 200

@@ -44,9 +44,9 @@ class Duplex(Drive):
         self.input_end += FRAME_MS * 16
         self.feed(e.AudioAppended(self.input_end))
         spoke = AssistantSpoke(self.host_epoch if epoch is None else epoch, FRAME, text, floor, 1)
-        self._note(self.core.duplex(spoke, self.now))
+        self.note(self.core.duplex(spoke, self.now))
         while self._queue:
-            self._note(self.session.handle(self._queue.pop(0), self.now))
+            self.note(self.session.handle(self._queue.pop(0), self.now))
         for action in self.seen[self.since :]:
             if isinstance(action, a.RaiseFence):
                 self.host_epoch = max(self.host_epoch, action.epoch)
@@ -187,10 +187,10 @@ def test_a_client_that_is_behind_loses_the_rest_when_the_next_answer_begins() ->
 
 def test_the_loss_of_the_model_is_one_clear_error() -> None:
     duplex = Duplex()
-    duplex._note(duplex.core.duplex(AssistantLost("gone"), duplex.now))
+    duplex.note(duplex.core.duplex(AssistantLost("gone"), duplex.now))
     assert [x.message for x in duplex.of(a.AnnounceError)] == ["gone"]
     duplex.say(TAKE)
-    duplex._note(duplex.core.duplex(AssistantLost("gone again"), duplex.now))
+    duplex.note(duplex.core.duplex(AssistantLost("gone again"), duplex.now))
     assert len(duplex.of(a.AnnounceError)) == 1
     failed = duplex.of(a.AnnounceResponseDone)[0].response
     assert (failed.status, failed.error_code, failed.error_message) == (
@@ -232,7 +232,7 @@ def test_a_drain_lets_the_answer_end_and_begins_no_other() -> None:
     duplex.say(TAKE)
     assert len(duplex.of(a.AnnounceResponseCreated)) == 1
     duplex.now += 10_000 * NS_PER_MS
-    duplex._note(duplex.core.on_deadline(duplex.now))
+    duplex.note(duplex.core.on_deadline(duplex.now))
     assert [x.code for x in duplex.of(a.CloseConnection)] == [1001]
     duplex.say(TAKE)
     assert duplex.core.duplex(AssistantLost("late"), duplex.now) == []

@@ -127,7 +127,7 @@ class Kit:
             lambda n: self.job(stage, n),
             lambda n: self.payloads(stage, n),
             same,
-            held=lambda engine: len(engine._jobs),  # type: ignore[attr-defined]
+            held=lambda engine: engine.jobs_held,  # type: ignore[attr-defined]
         )
 
     def results(self, stage: Stage, n: int, max_units: int) -> list[StepResult]:

@@ -44,7 +44,7 @@ def test_the_contract_of_stepped_engines(check):
     kit = SteppedKit(
         lambda: TurnStage(lambda: lambda pcm: len(pcm) / 100),
         lambda n: UtteranceJob(bytes(2 * n + 2)),
-        held=lambda engine: len(engine._jobs),
+        held=lambda engine: engine.jobs_held,
     )
     stage = kit.create()
     stage.load()

@@ -1,6 +1,7 @@
 """Runs thinker jobs for the tests."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from engines.base import JobKey, StepRequest, StepResult, ThinkJob, TokenOutput
 from engines.cpu.thinker import ThinkerEngine
@@ -19,6 +20,17 @@ class Said:
 
 def job(text: str, instructions: str = "", **fields: object) -> ThinkJob:
     return ThinkJob(instructions, (PromptMessage("user", text),), **fields)  # type: ignore[arg-type]
+
+
+def running(engine: ThinkerEngine, key: JobKey) -> Any:
+    """A job under way, to be looked into or broken."""
+    return engine._jobs[key]
+
+
+def model_of(engine: ThinkerEngine) -> Any:
+    """What an engine has loaded: its model, its tokenizer."""
+    assert engine._loaded is not None
+    return engine._loaded
 
 
 def run(engine: ThinkerEngine, key: JobKey, work: ThinkJob, units: int = 64) -> Said:

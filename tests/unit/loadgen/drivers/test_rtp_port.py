@@ -16,6 +16,7 @@ from loadgen.call_reception import FRAME_NS, FRAME_TICKS, Arrivals, BadNetwork, 
 from loadgen.drivers.rtp_port import STATISTICS, RtpPort, SilentTrack
 from loadgen.records import Turn, UserRecord
 from session_server.process.clock import VirtualClock
+from tests.aiortc_inside import ice_connection, sockets
 
 pytestmark = pytest.mark.unit
 
@@ -28,9 +29,9 @@ async def test_the_private_names_are_where_they_were():
     dtls = receiver.transport
     assert dtls._rx_srtp is None
     assert dtls._tx_srtp is None
-    connection = dtls.transport._connection
+    connection = ice_connection(receiver)
     assert connection._nominated == {}
-    assert connection._protocols == []
+    assert sockets(connection) == []
     assert getattr(receiver, STATISTICS) == {}
     await peer.close()
 
@@ -46,7 +47,7 @@ def test_datagrams_go_through_the_connections_own_sink():
 async def test_datagrams_that_are_not_audio_are_aiortcs():
     peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     peer.addTrack(SilentTrack())
-    connection = peer.getReceivers()[0].transport.transport._connection
+    connection = ice_connection(peer.getReceivers()[0])
     others: list[bytes] = []
     connection.data_received = lambda data, component: others.append(data)
     took: list[object] = []

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import itertools
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from session_server.transports.webrtc.incoming_audio import InlineMicrophone
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.opus import Encoder
 from session_server.types.audio import INPUT_RATE
+from tests.unit.transports.webrtc.aiortc_fakes import FakeReceiver
 
 OPUS = 111
 FRAME_BYTES = 2 * INPUT_RATE // 50
@@ -47,49 +48,23 @@ def run_jumping(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-class Receiver:
-    """What the microphone is put on."""
-
-    def __init__(self) -> None:
-        self._RTCRtpReceiver__remote_streams: dict[int, Any] = {}
-        self.decoder_runs = True
-        self.transport = SimpleNamespace(
-            _rx_srtp=None, transport=SimpleNamespace(_connection=Connection())
-        )
-
-    async def receive(self, parameters: Any) -> None: ...
-
-    async def _handle_rtp_packet(self, packet: Any, arrival_time_ms: int) -> None:
-        raise AssertionError("replaced")
-
-    def _RTCRtpReceiver__stop_decoder(self) -> None:
-        self.decoder_runs = False
-
-
-class Connection:
-    """Where datagrams come in."""
-
-    def __init__(self) -> None:
-        self.passed_on: list[bytes] = []
-
-    def data_received(self, data: bytes, component: int) -> None:
-        self.passed_on.append(data)
-
-
 @dataclass
 class Ear:
     """A microphone on a receiver, and what came of it."""
 
-    receiver: Receiver = field(default_factory=Receiver)
+    receiver: FakeReceiver = field(default_factory=FakeReceiver)
     heard: list[tuple[float, bytes]] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
 
-    async def open(self, kind: int = OPUS) -> InlineMicrophone:
+    async def open(
+        self, kind: int = OPUS, hear: Callable[[bytes, int], None] | None = None
+    ) -> InlineMicrophone:
+        """`hear`: who listens, in place of `heard`."""
         loop = asyncio.get_running_loop()
         microphone = InlineMicrophone(
             self.receiver,  # type: ignore[arg-type]
-            lambda pcm, rate: self.heard.append((loop.time(), pcm)),
+            hear or (lambda pcm, rate: self.heard.append((loop.time(), pcm))),
             self.faults.append,
         )
         codecs = [
@@ -111,15 +86,12 @@ class Ear:
         self, number: int, payload: bytes, *, source: int = 7, kind: int = OPUS, start: int = 0
     ) -> None:
         """One that has just come."""
-        await self.receiver._handle_rtp_packet(
-            SimpleNamespace(
-                ssrc=source,
-                payload_type=kind,
-                sequence_number=(start + number) % 2**16,
-                timestamp=(start + number) * RTP_STEP % 2**32,
-                payload=payload,
-            ),
-            arrival_time_ms=0,
+        await self.receiver.rtp(
+            payload,
+            kind=kind,
+            sequence=(start + number) % 2**16,
+            timestamp=(start + number) * RTP_STEP % 2**32,
+            source=source,
         )
 
 

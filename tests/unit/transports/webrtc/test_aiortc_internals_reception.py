@@ -18,6 +18,7 @@ from session_server.transports.webrtc.aiortc_internals import (
     TooManySources,
     watch_over_reports,
 )
+from tests.aiortc_inside import arrived_earlier, streams
 
 pytestmark = pytest.mark.unit
 OPUS = 111
@@ -69,8 +70,7 @@ async def test_time_stamps_that_swing_do_not_end_the_reports_of_the_stock_path(
     one = Receiving(monkeypatch)
     for number in range(600):
         if number % 2:
-            stream = one.receiver._RTCRtpReceiver__remote_streams[7]
-            stream._last_arrival -= 4800  # each second packet comes 0.1 s later
+            arrived_earlier(streams(one.receiver)[7], 4800)  # each second packet comes 0.1 s later
         await one.packet(number, 0xFFFFFFFF * (number % 2 == 0))
     (entry,) = (await one.report()).reports
     assert entry.jitter > 2**31, "the packets were counted"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import struct
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from session_server.transports.webrtc.aiortc_internals import MAX_SOURCES
 from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP
 from session_server.transports.webrtc.packet_loss_concealment import Allowance
 from session_server.types.audio import INPUT_RATE
+from tests.aiortc_inside import arrived_earlier
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.lossy_line import (
     FRAME_BYTES,
@@ -50,8 +50,8 @@ def test_a_whole_network_is_heard_as_it_comes():
     assert len(ear.pcm) == FRAME_BYTES * len(packets)
     delays = [at - number * FRAME_S for number, (at, _) in enumerate(ear.heard)]
     assert max(delays) < 1e-6, "nothing is added to the way"
-    assert not ear.receiver.decoder_runs
-    (stream,) = ear.receiver._RTCRtpReceiver__remote_streams.values()
+    assert ear.receiver.stopped == 1
+    (stream,) = ear.receiver.streams.values()
     assert stream.packets_received == len(packets)
 
 
@@ -64,7 +64,7 @@ def test_five_percent_lost_and_thirty_milliseconds_of_jitter_stop_nothing_for_lo
     ear = over(Network(seed=seed, jitter_s=jitter_s), packets)
     assert ear.faults == []
     assert len(ear.pcm) == FRAME_BYTES * len(packets), "the time line is whole"
-    stream = ear.receiver._RTCRtpReceiver__remote_streams[7]
+    stream = ear.receiver.streams[7]
     assert stream.packets_expected == len(packets)
     assert len(ear.lost) == pytest.approx(0.05 * len(packets), rel=0.3)
     assert ear.longest_stop() < 0.1
@@ -112,14 +112,9 @@ def test_a_microphone_that_pauses_gives_silence_of_that_length():
             if 10 <= number < 30:
                 continue
             await asyncio.sleep(FRAME_S)
-            packet = SimpleNamespace(
-                ssrc=7,
-                payload_type=OPUS,
-                sequence_number=sequence,
-                timestamp=number * RTP_STEP,
-                payload=payload,
+            await ear.receiver.rtp(
+                payload, kind=OPUS, sequence=sequence, timestamp=number * RTP_STEP
             )
-            await ear.receiver._handle_rtp_packet(packet, arrival_time_ms=0)
             sequence += 1
 
     ear = in_order(steps)
@@ -175,7 +170,7 @@ def test_a_flood_of_sources_ends_the_call():
             await ear.packet(number, payload, source=number)
 
     ear = in_order(steps)
-    assert len(ear.receiver._RTCRtpReceiver__remote_streams) == MAX_SOURCES
+    assert len(ear.receiver.streams) == MAX_SOURCES
     assert len(ear.faults) == 1
 
 
@@ -196,14 +191,7 @@ def test_holes_that_cost_nothing_to_send_are_not_filled_without_end():
 
     async def steps(ear: Ear) -> None:
         for number in range(400):
-            packet = SimpleNamespace(
-                ssrc=7,
-                payload_type=OPUS,
-                sequence_number=number,
-                timestamp=number * 96_000,
-                payload=payload,
-            )
-            await ear.receiver._handle_rtp_packet(packet, arrival_time_ms=0)
+            await ear.receiver.rtp(payload, kind=OPUS, sequence=number, timestamp=number * 96_000)
 
     ear = in_order(steps)
     assert len(ear.pcm) / (2 * INPUT_RATE) <= Allowance.BURST_S + 0.1
@@ -214,12 +202,11 @@ def test_a_listener_that_breaks_is_told_once_and_hears_nothing_more():
 
     async def play() -> None:
         ear = Ear()
-        microphone = await ear.open()
 
         def hear(pcm: bytes, rate: int) -> None:
             raise ZeroDivisionError
 
-        microphone._hear = hear
+        await ear.open(hear=hear)
         for number, payload in enumerate(packets):
             await ear.packet(number, payload)
         assert [type(fault) for fault in ear.faults] == [ZeroDivisionError]
@@ -250,10 +237,10 @@ def test_datagrams_of_ours_are_taken_and_all_others_passed_on():
     extension = b"\xbe\xde\x00\x01\x10\x00\x00\x00"
 
     async def steps(ear: Ear) -> None:
-        connection: Any = ear.receiver.transport.transport._connection
+        connection: Any = ear.receiver.connection
         receive = connection.data_received
         receive(datagram(0, packets[0]), 1)
-        ear.receiver.transport._rx_srtp = Srtp()
+        ear.receiver.transport.unseal_with(Srtp())
         for number, payload in enumerate(packets):
             match number % 4:
                 case 0:
@@ -280,7 +267,7 @@ def test_datagrams_of_ours_are_taken_and_all_others_passed_on():
     ear = in_order(steps)
     assert ear.faults == []
     assert len(ear.pcm) == FRAME_BYTES * len(packets)
-    connection = ear.receiver.transport.transport._connection
+    connection = ear.receiver.connection
     connection.data_received(b"after the call", 1)
     assert connection.passed_on[-1] == b"after the call", "the connection has its own back"
 
@@ -289,8 +276,8 @@ def test_a_packet_that_is_too_long_is_dropped_and_raises_nothing():
     packets = encoded(speech(1))
 
     async def steps(ear: Ear) -> None:
-        ear.receiver.transport._rx_srtp = Srtp()
-        receive = ear.receiver.transport.transport._connection.data_received
+        ear.receiver.transport.unseal_with(Srtp())
+        receive = ear.receiver.connection.data_received
         for number, payload in enumerate(packets):
             receive(datagram(number, bytes(1600)), 1)
             receive(datagram(number, payload), 1)
@@ -304,18 +291,13 @@ def test_time_stamps_that_swing_never_make_a_report_that_cannot_be_packed():
     (payload, *_) = encoded(speech(1))
 
     async def steps(ear: Ear) -> None:
-        streams = ear.receiver._RTCRtpReceiver__remote_streams
+        streams = ear.receiver.streams
         for number in range(600):
             if number % 2:
-                streams[7]._last_arrival -= 4800  # each second packet comes 0.1 s later
-            packet = SimpleNamespace(
-                ssrc=7,
-                payload_type=OPUS,
-                sequence_number=number,
-                timestamp=0xFFFFFFFF * (number % 2 == 0),
-                payload=payload,
+                arrived_earlier(streams[7], 4800)  # each second packet comes 0.1 s later
+            await ear.receiver.rtp(
+                payload, kind=OPUS, sequence=number, timestamp=0xFFFFFFFF * (number % 2 == 0)
             )
-            await ear.receiver._handle_rtp_packet(packet, arrival_time_ms=0)
         stream = streams[7]
         assert stream.jitter > 2**31, "the packets were counted"
         bytes(RtcpReceiverInfo(7, 0, 0, stream.max_seq, stream.jitter, 0, 0))
@@ -327,7 +309,7 @@ def test_payload_types_that_could_be_rtcp_come_by_the_receiver():
     async def play() -> None:
         for kind, direct in ((OPUS, True), (72, False)):
             ear = Ear()
-            connection = ear.receiver.transport.transport._connection
+            connection = ear.receiver.connection
             before = connection.data_received
             await ear.open(kind)
             assert (connection.data_received != before) is direct

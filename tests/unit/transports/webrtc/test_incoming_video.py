@@ -13,37 +13,13 @@ from session_server.transports.webrtc.aiortc_internals import MAX_SOURCES, TooMa
 from session_server.transports.webrtc.incoming_video import ASK_EVERY_S, KEYS_EVERY_S, InlineCamera
 from session_server.transports.webrtc.video_decoder import DecodeThreads, Dropped
 from session_server.transports.webrtc.video_frames import VideoPacket
+from tests.unit.transports.webrtc.aiortc_fakes import FakeReceiver
 from tests.unit.transports.webrtc.vp8_clip import SOURCE, clip, grey, packets
 from tests.until import until
 
 pytestmark = pytest.mark.unit
 
 VP8 = 96
-
-
-class Receiver:
-    """What `InlineCamera` uses of aiortc's."""
-
-    def __init__(self) -> None:
-        self._RTCRtpReceiver__remote_streams: dict[int, Any] = {}
-        self.asked_keys: list[int] = []
-        self.asked_packets: list[list[int]] = []
-        self.unregistered: list[object] = []
-        self.transport = SimpleNamespace(_unregister_rtp_receiver=self.unregistered.append)
-        self.stopped = 0
-
-    async def receive(self, parameters: Any) -> None: ...
-
-    def _RTCRtpReceiver__stop_decoder(self) -> None:
-        self.stopped += 1
-
-    async def _send_rtcp_pli(self, media_ssrc: int) -> None:
-        self.asked_keys.append(media_ssrc)
-
-    async def _send_rtcp_nack(self, media_ssrc: int, lost: list[int]) -> None:
-        self.asked_packets.append(lost)
-
-    async def _handle_rtp_packet(self, packet: Any, arrival_time_ms: int) -> None: ...
 
 
 class Onlooker:
@@ -72,7 +48,7 @@ class Onlooker:
 
 class Bench:
     def __init__(self, *, keys_only: bool = False) -> None:
-        self.receiver, self.onlooker = Receiver(), Onlooker()
+        self.receiver, self.onlooker = FakeReceiver(), Onlooker()
         made: Any = self.receiver
         self.camera = InlineCamera(made, self.onlooker, DecodeThreads(), keys_only=keys_only)
         loop: Any = SimpleNamespace(time=lambda: self.now)
@@ -85,16 +61,13 @@ class Bench:
         await begin(SimpleNamespace(codecs=[codec]))
 
     async def packet(self, packet: VideoPacket, kind: int = VP8) -> None:
-        await self.receiver._handle_rtp_packet(
-            SimpleNamespace(
-                ssrc=packet.source,
-                payload_type=kind,
-                sequence_number=packet.sequence,
-                timestamp=packet.timestamp,
-                marker=int(packet.last),
-                payload=packet.payload,
-            ),
-            arrival_time_ms=0,
+        await self.receiver.rtp(
+            packet.payload,
+            kind=kind,
+            sequence=packet.sequence,
+            timestamp=packet.timestamp,
+            source=packet.source,
+            marker=int(packet.last),
         )
 
     async def frames(self, made: list[list[VideoPacket]]) -> None:
@@ -126,7 +99,7 @@ async def test_other_payload_types_are_let_go():
     bench = Bench()
     await bench.begin()
     await bench.packet(stream(1)[0][0], kind=VP8 + 1)
-    assert bench.receiver._RTCRtpReceiver__remote_streams == {}
+    assert bench.receiver.streams == {}
 
 
 @pytest.mark.asyncio
@@ -135,7 +108,7 @@ async def test_while_nobody_looks_packets_are_only_counted():
     await bench.begin()
     bench.onlooker.looks = False
     await bench.frames(stream(20))
-    counted = bench.receiver._RTCRtpReceiver__remote_streams[SOURCE]
+    counted = bench.receiver.streams[SOURCE]
     assert counted.packets_received == sum(map(len, stream(20)))
     assert bench.camera.source is None
     assert bench.receiver.asked_keys == []
@@ -191,6 +164,6 @@ async def test_ever_new_sources_end_the_video_and_are_not_routed_any_more():
         await bench.packet(first._replace(source=source))
     (fault,) = bench.onlooker.faults
     assert isinstance(fault, TooManySources)
-    assert bench.receiver.unregistered == [bench.receiver]
-    assert len(bench.receiver._RTCRtpReceiver__remote_streams) == MAX_SOURCES
+    assert bench.receiver.transport.unregistered == [bench.receiver]
+    assert len(bench.receiver.streams) == MAX_SOURCES
     await asyncio.sleep(0)

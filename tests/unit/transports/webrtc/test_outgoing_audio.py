@@ -61,6 +61,16 @@ class Wire:
 
     async def send(self, parameters: Any) -> None: ...
 
+    @property
+    def counters(self) -> tuple[int, int, int, int]:
+        """What reports are made of: packets, octets, the last packet's RTP and NTP time."""
+        return (
+            self._RTCRtpSender__packet_count,
+            self._RTCRtpSender__octet_count,
+            self._RTCRtpSender__rtp_timestamp,
+            self._RTCRtpSender__ntp_timestamp,
+        )
+
     def packets(self) -> list[tuple[int, int, int, int, int]]:
         return [struct.unpack("!BBHLL", data[:12]) for data in self.sent]
 
@@ -150,10 +160,10 @@ async def test_the_senders_reports_have_their_figures():
     await sending.begin()
     sending.ticks(10)
     wire = sending.wire
-    assert wire._RTCRtpSender__packet_count == 10
-    assert wire._RTCRtpSender__octet_count == 40
-    assert wire._RTCRtpSender__rtp_timestamp == wire.packets()[-1][3]
-    assert wire._RTCRtpSender__ntp_timestamp > 0
+    packets, octets, rtp_timestamp, ntp_timestamp = wire.counters
+    assert (packets, octets) == (10, 40)
+    assert rtp_timestamp == wire.packets()[-1][3]
+    assert ntp_timestamp > 0
 
 
 @pytest.mark.asyncio
