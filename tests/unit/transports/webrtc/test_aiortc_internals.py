@@ -156,6 +156,7 @@ def test_every_private_name_that_is_used_is_in_the_contract():
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute)
             and node.attr.startswith("_")
+            and not node.attr.endswith("__")
             and not (isinstance(node.value, ast.Name) and node.value.id == "self")
         }
         assert foreign
