@@ -8,11 +8,13 @@ work for another session that keeps the loop too long is a gap, a busy machine i
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from engines.sim.wave import verify
+from session_server.http.server import Server
 from tests.integration.server.caller import RATE, Caller, calling
+from tests.integration.server.conftest import OpenServer
 
 AHEAD_S = 0.9
 """It has about its whole lead before anything happens."""
@@ -79,3 +81,22 @@ async def bystander(url: str, *, key: str | None = None) -> AsyncIterator[Bystan
         beside = Bystander(caller, name)
         yield beside
         await beside.assert_undisturbed()
+
+
+@asynccontextmanager
+async def calling_beside(
+    serve: OpenServer,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    url: Callable[[Server], str] = lambda server: server.address.ws,
+    strict: bool = True,
+    expect: str | None = None,
+    **flags: object,
+) -> AsyncIterator[tuple[Server, Caller]]:
+    """A server, as `serve` opens it, and a session on it with a bystander beside. `url`: where the session calls."""
+    async with (
+        serve(options, expect=expect, **flags) as server,
+        bystander(server.address.ws),
+        calling(url(server), strict=strict) as caller,
+    ):
+        yield server, caller

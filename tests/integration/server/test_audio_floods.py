@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from engines.sim.wave import verify
 from session_server.audio.formats import Int16
 from session_server.audio.vad_webrtc import WebRtcVad
-from tests.integration.server.bystander import assert_answers, bystander
+from tests.integration.server.bystander import assert_answers, bystander, calling_beside
 from tests.integration.server.caller import append, calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.inside import input_held_s, task_of
@@ -64,11 +64,7 @@ async def test_an_hour_of_silence(serve: OpenServer):
 @pytest.mark.asyncio
 async def test_silence_as_fast_as_it_is_taken_disturbs_nobody(serve: OpenServer):
     frame = json.dumps(append(silence(10)))
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         for _ in range(12):
             await caller.send(frame)
         await caller.fence()
@@ -81,11 +77,7 @@ async def test_turns_at_ten_times_real_time_are_taken_one_by_one(serve: OpenServ
     """Turns are decided in the audio's own time, so a flood of them is only a fast conversation."""
     turns = 12
     pcm = b"".join(speech(0.6, seed) + silence(0.7) for seed in range(1, turns + 1))
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (server, caller):
         loop, size = asyncio.get_running_loop(), SECOND // 50
         begun = loop.time()
         for number, at in enumerate(range(0, len(pcm), size)):

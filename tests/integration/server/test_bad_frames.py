@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.integration.server.bystander import assert_answers, bystander
+from tests.integration.server.bystander import assert_answers, bystander, calling_beside
 from tests.integration.server.caller import Event, append, calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.until import until
@@ -128,11 +128,7 @@ def codes(events: list[Event]) -> list[str]:
 
 @pytest.mark.asyncio
 async def test_malformed_frames_get_one_error_each_and_the_session_goes_on(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         for frame, code in MALFORMED:
             answer = await caller.answers_to(frame)
             assert [event["type"] for event in answer] == ["error"], frame[:60]
@@ -142,11 +138,7 @@ async def test_malformed_frames_get_one_error_each_and_the_session_goes_on(serve
 
 @pytest.mark.asyncio
 async def test_wrong_types_and_unknown_events_get_one_error_that_names_the_field(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         for number, (event, code, param) in enumerate(WRONG):
             answer = await caller.answers_to({**event, "event_id": f"mine-{number}"})
             assert [e["type"] for e in answer] == ["error"], event
@@ -178,11 +170,7 @@ async def test_a_frame_of_16_mib_of_audio_is_heard(serve: OpenServer):
     pcm = silence(12 * MIB / 48_000)
     frame = json.dumps(append(pcm))
     assert len(frame) > 16 * MIB
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.detect(None)
         assert await caller.answers_to(frame) == []
         answer = await caller.answers_to({"type": "input_audio_buffer.commit"})
@@ -204,11 +192,7 @@ async def test_16_mib_of_nonsense_is_one_error(serve: OpenServer):
         ),
         (json.dumps(append(bytes(16 * MIB))), "invalid_value"),
     ]
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         for frame, code in frames:
             assert codes(await caller.answers_to(frame)) == [code]
         await assert_answers(caller, "Still there")
@@ -216,11 +200,7 @@ async def test_16_mib_of_nonsense_is_one_error(serve: OpenServer):
 
 @pytest.mark.asyncio
 async def test_text_that_could_never_be_echoed_is_refused_and_not_kept(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.say("x" * 4 * MIB, item_id="big")
         assert codes(await caller.fence()) == ["string_above_max_length"]
         update = {"type": "realtime", "instructions": "x" * 4 * MIB}
@@ -261,11 +241,7 @@ async def test_bytes_that_are_no_websocket_frame_close_with_1002(serve: OpenServ
 
 @pytest.mark.asyncio
 async def test_lone_surrogates_in_json_do_no_harm(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         content = '[{"type":"input_text","text":"a\\ud800b"}]'
         item = f'{{"type":"message","role":"user","content":{content}}}'
         frame = f'{{"type":"conversation.item.create","item":{item}}}'
@@ -277,11 +253,7 @@ async def test_lone_surrogates_in_json_do_no_harm(serve: OpenServer):
 
 @pytest.mark.asyncio
 async def test_a_burst_of_two_thousand_errors_is_answered_in_order(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws, strict=False) as caller,
-    ):
+    async with calling_beside(serve, strict=False) as (_, caller):
         for number in range(2_000):
             await caller.send(f'{{"type":"nope","event_id":"{number}"}}')
         answer = await caller.fence()
@@ -292,11 +264,7 @@ async def test_a_burst_of_two_thousand_errors_is_answered_in_order(serve: OpenSe
 async def test_odd_pcm_bytes_are_put_together_again(serve: OpenServer):
     """The half sample at the end of one append is the first half of the next one's first sample."""
     pcm = bytes(range(256)) * 45
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.detect(None)
         cuts = [0, 1, 2, 5, 1000, 4801, 4802, 9999, len(pcm)]
         for begin, end in pairwise(cuts):
@@ -308,11 +276,7 @@ async def test_odd_pcm_bytes_are_put_together_again(serve: OpenServer):
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["audio/pcmu", "audio/pcma"])
 async def test_odd_bytes_of_companded_audio_are_samples(serve: OpenServer, kind: str):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.update(
             {"audio": {"input": {"format": {"type": kind}, "turn_detection": None}}}
         )

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from session_server.recording.recorder import replay
-from tests.integration.server.bystander import bystander
+from tests.integration.server.bystander import calling_beside
 from tests.integration.server.caller import Caller, Event, append, calling, silence
 from tests.integration.server.camera_frames import (
     CLEAR,
@@ -168,11 +168,7 @@ async def test_the_client_is_told_what_was_seen_where_it_asked_to_be(serve: Open
 
 @pytest.mark.asyncio
 async def test_a_typed_question_gets_what_the_camera_shows_now(serve: OpenServer):
-    async with (
-        serve(**EYES) as server,
-        bystander(server.address.ws),
-        calling(with_video(server)) as caller,
-    ):
+    async with calling_beside(serve, url=with_video, **EYES) as (_, caller):
         await opt_in(caller, report=True)
         await look(caller, 1)
         answer = await answer_to(caller, "what do you see")

@@ -7,7 +7,7 @@ import base64
 
 import pytest
 
-from tests.integration.server.bystander import bystander
+from tests.integration.server.bystander import calling_beside
 from tests.integration.server.caller import calling
 from tests.integration.server.camera_frames import (
     EYES,
@@ -30,11 +30,7 @@ GIF = b"GIF89a" + bytes(100)
 
 @pytest.mark.asyncio
 async def test_a_bad_frame_is_an_error_that_names_its_field_and_nothing_else(serve: OpenServer):
-    async with (
-        serve(**EYES) as server,
-        bystander(server.address.ws),
-        calling(with_video(server)) as caller,
-    ):
+    async with calling_beside(serve, url=with_video, **EYES) as (server, caller):
         await opt_in(caller, report=True, max_bytes=5_000)
         good = jpeg(1)
         assert len(good) < 5_000
@@ -73,11 +69,7 @@ async def test_a_frame_that_is_no_whole_picture_is_an_error_and_the_next_is_look
 
 @pytest.mark.asyncio
 async def test_a_flood_costs_nobody_anything_and_each_frame_is_counted_once(serve: OpenServer):
-    async with (
-        serve(**EYES) as server,
-        bystander(server.address.ws),
-        calling(with_video(server)) as caller,
-    ):
+    async with calling_beside(serve, url=with_video, **EYES) as (server, caller):
         await opt_in(caller, report=True)
         for number in range(200):
             await caller.send(shot(jpeg(number)))

@@ -13,7 +13,7 @@ from engines.sim.speech import SimTalker
 from engines.sim.wave import verify
 from session_server.host.stages import engine_keeper
 from session_server.http.server import Server
-from tests.integration.server.bystander import assert_answers, bystander
+from tests.integration.server.bystander import assert_answers, calling_beside
 from tests.integration.server.caller import Caller, Event, calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
@@ -60,10 +60,9 @@ async def test_an_engine_that_throws_fails_the_answer_and_is_restarted(
     serve: OpenServer, stage: str
 ):
     options = faulty(stage, throw_at_step=STEP_OF_FAULT[stage])
-    async with (
-        serve(options, expect=f"stage {stage}", **FAR_AHEAD) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
+    async with calling_beside(serve, options, expect=f"stage {stage}", **FAR_AHEAD) as (
+        server,
+        caller,
     ):
         await everything_is_made(server)
         await fails(caller, f"the {stage} engine failed: SimulatedFault")
@@ -78,10 +77,9 @@ async def test_an_engine_that_hangs_fails_the_answer_and_is_restarted(
 ):
     options = faulty(stage, hang_at_step=STEP_OF_FAULT[stage])
     limit = {f"graph__stages__{stage}__step_limit_s": 0.6}
-    async with (
-        serve(options, expect=f"stage {stage}", **FAR_AHEAD, **limit) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
+    async with calling_beside(serve, options, expect=f"stage {stage}", **FAR_AHEAD, **limit) as (
+        server,
+        caller,
     ):
         await everything_is_made(server)
         await fails(caller, f"the {stage} engine hung")
@@ -141,16 +139,13 @@ async def is_heard(caller: Caller) -> None:
 async def test_recognition_that_fails_is_said_and_the_next_turn_is_heard(
     serve: OpenServer, fault: str
 ):
-    async with (
-        serve(
-            {"asr": {fault: 2}},
-            expect="stage asr",
-            core__speculate=False,
-            graph__stages__asr__step_limit_s=0.5,
-        ) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(
+        serve,
+        {"asr": {fault: 2}},
+        expect="stage asr",
+        core__speculate=False,
+        graph__stages__asr__step_limit_s=0.5,
+    ) as (_, caller):
         await caller.update({"audio": {"input": {"transcription": {"model": "any"}}}})
         await is_heard(caller)
         start = len(caller.events)
@@ -165,15 +160,12 @@ async def test_recognition_that_fails_is_said_and_the_next_turn_is_heard(
 
 @pytest.mark.asyncio
 async def test_without_a_turn_model_silence_alone_ends_the_turn(serve: OpenServer):
-    async with (
-        serve(
-            {"turn": {"hang_at_step": 1}},
-            expect="stage turn",
-            graph__stages__turn__step_limit_s=0.3,
-        ) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(
+        serve,
+        {"turn": {"hang_at_step": 1}},
+        expect="stage turn",
+        graph__stages__turn__step_limit_s=0.3,
+    ) as (_, caller):
         await caller.detect({"type": "semantic_vad"})
         await caller.append(speech(0.6))
         await caller.speak(silence(1.0))

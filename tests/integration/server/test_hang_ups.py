@@ -13,7 +13,7 @@ import pytest
 from engines.base import StepRequest, StepResult
 from engines.sim.recognition import SimAsr
 from session_server.http.server import Server
-from tests.integration.server.bystander import bystander
+from tests.integration.server.bystander import bystander, calling_beside
 from tests.integration.server.caller import Caller, append, calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
@@ -149,11 +149,7 @@ async def test_hang_up(
     recognised: threading.Event,
     reach: Callable[[Server, Caller], Awaitable[None]],
 ):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (server, caller):
         await reach(server, caller)
         caller.hang_up()
         recognised.set()
@@ -162,11 +158,7 @@ async def test_hang_up(
 
 @pytest.mark.asyncio
 async def test_a_close_frame_in_mid_answer_is_answered_and_ends_all(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (server, caller):
         await mid_answer(server, caller)
         await caller.socket.close(1000, "bye")
         assert caller.socket.close_code == 1000

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from session_server.host import recognition
-from tests.integration.server.bystander import bystander
+from tests.integration.server.bystander import calling_beside
 from tests.integration.server.caller import Caller, Event, calling
 from tests.integration.server.conftest import OpenServer
 
@@ -55,11 +55,7 @@ async def said(caller: Caller) -> str:
 
 @pytest.mark.asyncio
 async def test_the_thinker_is_told_what_is_in_a_picture(serve: OpenServer):
-    async with (
-        serve(**EYES) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve, **EYES) as (_, caller):
         await show(caller, png())
         assert "1 zebra" in await said(caller)
 
@@ -90,11 +86,7 @@ async def test_eyes_that_fail_cost_the_picture_and_not_the_answer(serve: OpenSer
 
 @pytest.mark.asyncio
 async def test_many_pictures_at_once_are_bounded_and_hurt_nobody(serve: OpenServer):
-    async with (
-        serve(**EYES) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve, **EYES) as (_, caller):
         for number in range(60):
             await show(caller, png(32 + number))
         await asyncio.wait_for(said(caller), 30)

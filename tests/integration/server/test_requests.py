@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engines.sim.wave import verify
-from tests.integration.server.bystander import assert_answers, bystander
+from tests.integration.server.bystander import assert_answers, calling_beside
 from tests.integration.server.caller import Event, append, calling, silence
 from tests.integration.server.conftest import OpenServer
 from tests.integration.server.sounds import speech
@@ -36,11 +36,7 @@ def kinds(events: list[Event]) -> list[str]:
 
 @pytest.mark.asyncio
 async def test_two_response_creates_at_once_give_one_answer_and_one_error(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.say("hello")
         await asyncio.gather(caller.send(CREATE), caller.send({**CREATE, "event_id": "second"}))
         await caller.fence()
@@ -57,11 +53,7 @@ async def test_two_response_creates_at_once_give_one_answer_and_one_error(serve:
 
 @pytest.mark.asyncio
 async def test_out_of_band_answers_run_beside_the_running_one(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         name = await caller.ask("something long")
         short = {
             "type": "message",
@@ -85,11 +77,7 @@ async def test_out_of_band_answers_run_beside_the_running_one(serve: OpenServer)
 
 @pytest.mark.asyncio
 async def test_more_out_of_band_answers_than_allowed_fail_and_say_why(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.say("something long")
         for _ in range(12):
             await caller.send({**CREATE, "response": {"conversation": "none"}})
@@ -114,11 +102,7 @@ async def test_more_out_of_band_answers_than_allowed_fail_and_say_why(serve: Ope
 @pytest.mark.asyncio
 async def test_a_cancel_races_with_the_end_and_nothing_else_changes(serve: OpenServer):
     """A cancel just before, at and after the last event: one end each, and at most one error."""
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         outcomes = []
         for delay_s in (0.0, 0.005, 0.02, 0.05, 0.1, 0.3):
             start = len(caller.events)
@@ -156,11 +140,7 @@ async def test_a_cancel_right_behind_the_end_is_one_error(serve: OpenServer):
 @pytest.mark.asyncio
 async def test_no_audio_comes_after_a_cancel(serve: OpenServer):
     """The fence: whatever was on its way when the cancel was taken stays away."""
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         for heard_s in (0.05, 1.05):
             name = await caller.ask("something long")
             await caller.hear(name, heard_s)
@@ -177,11 +157,7 @@ async def test_no_audio_comes_after_a_cancel(serve: OpenServer):
 
 @pytest.mark.asyncio
 async def test_an_update_of_one_field_keeps_all_others(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         before = await caller.update({"audio": {"input": {"transcription": {"model": "m"}}}})
         after = await caller.update({"audio": {"input": {"turn_detection": {"threshold": 0.7}}}})
         expected = json.loads(json.dumps(before))
@@ -197,11 +173,7 @@ async def test_an_update_of_one_field_keeps_all_others(serve: OpenServer):
 
 @pytest.mark.asyncio
 async def test_a_bad_update_changes_nothing_even_while_an_answer_runs(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         before = await caller.update({"instructions": "Be kind."})
         name = await caller.ask("something long")
         await caller.hear(name, 0.1)
@@ -221,11 +193,7 @@ async def test_a_bad_update_changes_nothing_even_while_an_answer_runs(serve: Ope
 
 @pytest.mark.asyncio
 async def test_a_commit_below_100_ms_is_an_error_and_keeps_the_buffer(serve: OpenServer):
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.detect(None)
         for ms, more in ((0, 0), (20, 20), (60, 40), (99, 39)):
             await caller.append(silence(more / 1000))
@@ -247,11 +215,7 @@ async def test_every_client_event_gets_exactly_one_answer(serve: OpenServer):
     message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}
     item = {"type": "conversation.item.create", "item": {**message, "id": "mine"}}
     truncate = {"type": "conversation.item.truncate", "content_index": 0, "audio_end_ms": 0}
-    async with (
-        serve() as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve) as (_, caller):
         await caller.detect(None)
         name = await caller.ask("hello")
         spoken = (await caller.ended(name))["output"][0]["id"]
@@ -301,11 +265,7 @@ async def test_any_jumble_of_events_keeps_the_stream_lawful(serve: OpenServer, s
     """Two hundred events without waiting for an answer, among them speech, cuts and nonsense."""
     rng = random.Random(seed)
     voice, quiet = append(speech(0.3)), append(silence(0.3))
-    async with (
-        serve(core__max_items=12) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve, core__max_items=12) as (_, caller):
         for _ in range(200):
             known = [e["item"]["id"] for e in caller.of("conversation.item.added")[-6:]] or ["x"]
             responses = [e["response"]["id"] for e in caller.of("response.created")[-3:]] or ["x"]
@@ -376,11 +336,7 @@ async def test_the_longest_text_comes_back_whole_in_frames_of_the_usual_limit(se
     """The answer quotes what was typed; the checker refuses any frame above 256 KiB."""
     typed = "x" * 190_000
     options = {"thinker": {"context_tokens": 100_000}}
-    async with (
-        serve(options) as server,
-        bystander(server.address.ws),
-        calling(server.address.ws) as caller,
-    ):
+    async with calling_beside(serve, options) as (_, caller):
         name = await caller.ask(typed, output_modalities=["text"])
         response = await caller.ended(name)
         text = response["output"][0]["content"][0]["text"]
