@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -24,6 +25,7 @@ from session_server.host.messages import (
 )
 from session_server.scheduler.params import SchedulerParams
 from session_server.types.audio import NS_PER_S
+from tests.integration.host.conftest import Bench
 
 pytestmark = pytest.mark.integration
 
@@ -161,15 +163,21 @@ async def test_a_hundred_knocks_at_a_limit_of_eight_let_eight_in(open_bench):
     await bench.close(*names)
 
 
-@pytest.mark.asyncio
-async def test_a_turn_that_would_overload_a_stage_waits_then_is_refused(open_bench):
-    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
+async def crowded(open_bench: Callable[..., Awaitable[Bench]], first_audio_s: float) -> Bench:
+    """While the long answer "first" of session a speaks there is no room for a turn of session b, which is open."""
+    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=first_audio_s)
     bench = await open_bench(
         {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
     )
     bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
     bench.ask("first", "Tell me a long story", session="a")
     await bench.until(lambda: bool(bench.chunks("first")))
+    return bench
+
+
+@pytest.mark.asyncio
+async def test_a_turn_that_would_overload_a_stage_waits_then_is_refused(open_bench):
+    bench = await crowded(open_bench, 0.1)
     bench.ask("second", session="b")
     assert bench.end("second") is None
     await bench.ended("second")
@@ -183,13 +191,7 @@ async def test_a_turn_that_would_overload_a_stage_waits_then_is_refused(open_ben
 
 @pytest.mark.asyncio
 async def test_a_waiting_turn_is_let_in_when_another_ends(open_bench):
-    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=60.0)
-    bench = await open_bench(
-        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
-    )
-    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
-    bench.ask("first", "Tell me a long story", session="a")
-    await bench.until(lambda: bool(bench.chunks("first")))
+    bench = await crowded(open_bench, 60.0)
     bench.ask("second", session="b")
     first = len(bench.chunks("first"))
     await bench.until(lambda: len(bench.chunks("first")) > first + 1)
@@ -201,13 +203,7 @@ async def test_a_waiting_turn_is_let_in_when_another_ends(open_bench):
 
 @pytest.mark.asyncio
 async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(open_bench):
-    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
-    bench = await open_bench(
-        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
-    )
-    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
-    bench.ask("first", "Tell me a long story", session="a")
-    await bench.until(lambda: bool(bench.chunks("first")))
+    bench = await crowded(open_bench, 0.1)
     bench.ask("dropped", session="b", epoch=None)
     bench.ask("draft", session="b", epoch=None)
     bench.post(FromSession("b", CancelGeneration("dropped")))
@@ -223,13 +219,7 @@ async def test_a_draft_waits_under_load_and_is_judged_as_a_turn_when_adopted(ope
 
 @pytest.mark.asyncio
 async def test_a_refusal_says_when_to_try_again_and_the_ladder_is_reported(open_bench):
-    params = SchedulerParams(utilisation=0.05, cores=0.05, first_audio_s=0.1)
-    bench = await open_bench(
-        {"thinker": {"real_time": True, "base_s": 0.02}}, params=params, real_time=True
-    )
-    bench.post(OpenSession("b"))  # before costs are known: only turns are judged here
-    bench.ask("first", "Tell me a long story", session="a")
-    await bench.until(lambda: bool(bench.chunks("first")))
+    bench = await crowded(open_bench, 0.1)
     bench.ask("second", session="b")
     await bench.ended("second")
     assert "try again in" in bench.end("second").message
