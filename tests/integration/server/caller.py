@@ -207,6 +207,12 @@ class Caller:
         created = await self.wait("response.created", start)
         return str(created["response"]["id"])
 
+    async def begin_long_answer(self, heard_s: float) -> str:
+        """Ask for an answer of half a minute, and hear that much of it; the id of the response."""
+        name = await self.ask("something long")
+        await self.hear(name, heard_s)
+        return name
+
     async def hear(self, response_id: str, seconds: float) -> None:
         """Wait for that much more audio of a response."""
         wanted = len(self.pcm(response_id)) + int(seconds * RATE) * 2

@@ -212,8 +212,7 @@ async def test_going_down_lets_answers_end_and_closes_the_rest(serve: OpenServer
         await speaking.append(speech(0.6))
         await speaking.wait("input_audio_buffer.speech_started")
         await played.ended(await played.ask("hello"))
-        name = await answering.ask("something long")
-        await answering.hear(name, 0.1)
+        name = await answering.begin_long_answer(0.1)
         server.drain.request()
         going = asyncio.ensure_future(server.drain.finish())
         status, retry_after, error = await refusal(url)
@@ -236,8 +235,7 @@ async def test_going_down_lets_answers_end_and_closes_the_rest(serve: OpenServer
 @pytest.mark.asyncio
 async def test_an_answer_that_takes_too_long_is_cut_when_the_server_goes_down(serve: OpenServer):
     async with serve(drain__answer_s=0.6) as server, calling(server.address.ws) as caller:
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.1)
+        name = await caller.begin_long_answer(0.1)
         server.drain.begin()
         await server.drain.finish()
         assert (await caller.closed())[0] == 1001
@@ -256,8 +254,7 @@ async def assert_cut_off(caller: Caller, name: str) -> None:
 @pytest.mark.asyncio
 async def test_a_second_signal_does_not_wait_for_answers(serve: OpenServer):
     async with serve(drain__answer_s=300) as server, calling(server.address.ws) as caller:
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.1)
+        name = await caller.begin_long_answer(0.1)
         server.drain.request()
         going = asyncio.ensure_future(server.drain.finish())
         await asyncio.sleep(0.05)
@@ -276,8 +273,7 @@ async def test_while_the_server_goes_down_a_new_response_fails_and_says_why(serv
         serve({"thinker": {"long_words": 15}}) as server,
         calling(server.address.ws) as caller,
     ):
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.1)
+        name = await caller.begin_long_answer(0.1)
         server.drain.begin()
         going = asyncio.ensure_future(server.drain.finish())
         await asyncio.sleep(0)

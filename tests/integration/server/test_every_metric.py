@@ -113,8 +113,7 @@ async def spoken_turn(caller: Caller) -> str:
 
 async def interrupted(caller: Caller) -> None:
     """Semantic turn taking: the long answer ducks, then is stopped, and the client says where it stopped."""
-    name = await caller.ask("something long")
-    await caller.hear(name, 0.3)
+    name = await caller.begin_long_answer(0.3)
     await follow(caller, name)
     start = len(caller.events)
     await caller.speak(speech(1.2), silence(0.2))
@@ -127,8 +126,7 @@ async def interrupted(caller: Caller) -> None:
 
 async def unacknowledged(caller: Caller) -> None:
     """A client that stops reporting: the frontier falls back to an estimate."""
-    name = await caller.ask("something long")
-    await caller.hear(name, 0.3)
+    name = await caller.begin_long_answer(0.3)
     await follow(caller, name)
     await caller.hear(name, 2.0)
     await caller.send({"type": "response.cancel"})

@@ -87,18 +87,17 @@ async def mid_thought(server: Server, caller: Caller) -> None:
 
 
 async def mid_answer(_server: Server, caller: Caller) -> None:
-    await caller.hear(await caller.ask("something long"), 0.5)
+    await caller.begin_long_answer(0.5)
 
 
 async def mid_barge_in(server: Server, caller: Caller) -> None:
-    name = await caller.ask("something long")
-    await caller.hear(name, 0.5)
+    await caller.begin_long_answer(0.5)
     await caller.append(speech(0.6))
     await caller.wait("input_audio_buffer.speech_started")
 
 
 async def while_two_answers_run(_server: Server, caller: Caller) -> None:
-    await caller.hear(await caller.ask("something long"), 0.2)
+    await caller.begin_long_answer(0.2)
     await caller.send({"type": "response.create", "response": {"conversation": "none"}})
     await caller.until(lambda: len(caller.streams) == 2)
 
@@ -172,7 +171,7 @@ async def test_ten_vanish_at_once_in_mid_answer(serve: OpenServer):
 
         async def call() -> None:
             async with calling(server.address.ws, strict=False) as caller:
-                await caller.hear(await caller.ask("something long"), 0.1)
+                await caller.begin_long_answer(0.1)
                 callers.append(caller)
                 await until(lambda: len(callers) == 10)
                 caller.hang_up()

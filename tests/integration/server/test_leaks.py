@@ -41,7 +41,7 @@ async def quick_session(url: str, number: int) -> None:
             case 0:
                 await caller.ended(await caller.ask(f"number {number}"))
             case 1:
-                await caller.hear(await caller.ask("something long"), 0.1)
+                await caller.begin_long_answer(0.1)
                 caller.hang_up()
             case 2:
                 await caller.append(speech(0.4) + silence(0.2))
@@ -113,8 +113,7 @@ async def test_a_recogniser_that_is_slower_than_speech_has_a_bounded_backlog(ser
     slow = {"asr": {"real_time": True, "base_s": 0.5, "per_item_s": 0.0, "loud": 2.0}}
     async with serve(slow) as server, calling(server.address.ws) as caller:
         await caller.detect({"type": "semantic_vad"})
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.1)
+        name = await caller.begin_long_answer(0.1)
         highest = 0
         for seed in range(3):
             await caller.speak(speech(0.5, seed))

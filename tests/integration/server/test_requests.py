@@ -142,8 +142,7 @@ async def test_no_audio_comes_after_a_cancel(serve: OpenServer):
     """The fence: whatever was on its way when the cancel was taken stays away."""
     async with calling_beside(serve) as (_, caller):
         for heard_s in (0.05, 1.05):
-            name = await caller.ask("something long")
-            await caller.hear(name, heard_s)
+            name = await caller.begin_long_answer(heard_s)
             await caller.send(CANCEL)
             await caller.ended(name)
             had = len(caller.pcm(name))
@@ -175,8 +174,7 @@ async def test_an_update_of_one_field_keeps_all_others(serve: OpenServer):
 async def test_a_bad_update_changes_nothing_even_while_an_answer_runs(serve: OpenServer):
     async with calling_beside(serve) as (_, caller):
         before = await caller.update({"instructions": "Be kind."})
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.1)
+        name = await caller.begin_long_answer(0.1)
         bad = {"type": "realtime", "instructions": "Be rude.", "audio": {"output": {"speed": 9}}}
         answer = await caller.answers_to({"type": "session.update", "session": bad})
         assert codes(answer) == ["invalid_value"]
@@ -350,8 +348,7 @@ async def test_audio_comes_in_increments_of_the_same_size(serve: OpenServer):
     """Nothing grows with the length of the answer or of the session."""
     async with serve() as server, calling(server.address.ws) as caller:
         for _ in range(3):
-            name = await caller.ask("something long")
-            await caller.hear(name, 1.05)
+            name = await caller.begin_long_answer(1.05)
             await caller.send(CANCEL)
             await caller.ended(name)
         for stream in caller.streams.values():

@@ -374,8 +374,7 @@ async def test_a_change_of_format_in_mid_answer_corrupts_acknowledgements(serve:
         serve() as server,
         calling(f"{server.address.ws}?extensions=playback") as caller,
     ):
-        name = await caller.ask("something long")
-        await caller.hear(name, 0.7)
+        name = await caller.begin_long_answer(0.7)
         await caller.update({"audio": {"output": {"format": {"type": "audio/pcmu"}}}})
         item_id = caller.of("response.output_item.added")[-1]["item"]["id"]
         ack = {"type": "playback.ack", "response_id": name, "item_id": item_id}

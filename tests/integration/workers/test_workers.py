@@ -147,9 +147,8 @@ async def test_a_key_is_asked_for_before_anything_is_passed_on(workers: TwoWorke
 async def test_a_killed_worker_takes_its_sessions_with_it_and_no_others(workers: TwoWorkers):
     before = await workers.metrics(1)
     async with workers.calling(1) as kept, workers.calling(0) as lost:
-        answer = await kept.ask("something long")
-        await kept.hear(answer, 0.1)
-        await lost.hear(await lost.ask("something long"), 0.1)
+        answer = await kept.begin_long_answer(0.1)
+        await lost.begin_long_answer(0.1)
         await workers.metrics(1)  # so that the host knows what the lost one counted
         old = workers.server.children[0]
         os.kill(old.pid, signal.SIGKILL)
@@ -180,8 +179,7 @@ async def again(workers: TwoWorkers, slot: int, old: Child) -> AbstractAsyncCont
 
 async def test_a_worker_told_to_end_drains_alone_and_the_other_gets_what_comes(workers: TwoWorkers):
     async with workers.calling(0) as kept, workers.calling(1) as ending:
-        answer = await ending.ask("something long")
-        await ending.hear(answer, 0.1)
+        await ending.begin_long_answer(0.1)
         old = workers.server.children[1]
         os.kill(old.pid, signal.SIGTERM)
         async with workers.http(1) as http:
