@@ -137,8 +137,8 @@ MODULES = tuple(
         ),
         (
             "session_server/core",
-            "actions announcements camera context events heard_text host_requests interruption"
-            " listening output_items playback_ledger prompt response responses sending session"
+            "actions announcements camera context events heard_text host_requests listening"
+            " output_items playback_ledger prompt response responses sending session"
             " spoken_answers truncation turn_taking user_turns video_window",
         ),
         (
@@ -148,7 +148,7 @@ MODULES = tuple(
         ),
         (
             "session_server/host/stages",
-            "job_table kv_residency stage_runner",
+            "kv_residency runner stage_runner",
         ),
         (
             "session_server/process",

@@ -20,7 +20,6 @@ from session_server.core.actions import AnnounceSpeechStarted, AnnounceSpeechSto
 from session_server.core.context import Context, Timer
 from session_server.core.events import AudioAppended, SpeechProbability
 from session_server.core.host_requests import Work, Works
-from session_server.core.interruption import Overlaps, OverlapVerdict, Utterance
 from session_server.core.responses import Responses
 from session_server.core.settings import TurnMode
 from session_server.core.turn_taking import (
@@ -29,9 +28,12 @@ from session_server.core.turn_taking import (
     UNDECIDED,
     WITH_ANSWER,
     OnsetDetector,
+    Overlaps,
+    OverlapVerdict,
     TurnEvent,
     TurnState,
     TurnTaking,
+    Utterance,
     silence_limit_ms,
 )
 from session_server.core.user_turns import InputBuffer, ReadingAlong, UserTurns

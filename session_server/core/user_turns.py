@@ -47,11 +47,11 @@ from session_server.core.context import Context
 from session_server.core.conversation import InputAudioContent, ItemStatus, Message, Role
 from session_server.core.events import GenerationFailed
 from session_server.core.host_requests import Work, WorkKind, Works
-from session_server.core.interruption import Utterance
 from session_server.core.prompt import user_message
 from session_server.core.response import Response, ResponsePhase, plan
 from session_server.core.responses import GenerationEvent, Responses
 from session_server.core.settings import ResponseOverrides, SessionSettings
+from session_server.core.turn_taking import Utterance
 from session_server.core.video_window import Evidence
 from session_server.types.audio import INPUT_RATE, NS_PER_S, ms_to_samples, samples_to_ms
 from session_server.types.prompt import UserAudio

@@ -24,7 +24,7 @@ from engines.base import ClauseJob, JobKey, Pcm, Spectra, Speech, SpeechJob, Sta
 from engines.clauses import ClauseText
 from session_server.host.messages import Clause, Word
 from session_server.host.pipeline_parts import HostStages, Outlet, unit_ns
-from session_server.host.stages.job_table import JobOwner
+from session_server.host.stages.runner import JobOwner
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.params import SchedulerParams

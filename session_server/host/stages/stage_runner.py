@@ -16,9 +16,8 @@ from collections.abc import Callable
 
 from engines.base import Capabilities, JobKey, Stage, StepRequest, StepResult
 from session_server.host.stages.engine_keeper import FirstLoad, Restarts
-from session_server.host.stages.job_table import JobOwner, JobTable
 from session_server.host.stages.kv_store import OpenGate, StateCall, StateGate
-from session_server.host.stages.runner import RunnerState, hand_over
+from session_server.host.stages.runner import JobOwner, JobTable, RunnerState, hand_over
 from session_server.host.stages.stage_worker import (
     EngineLoaded,
     LoadFailed,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from engines.base import JobKey, ThinkJob, TokenOutput
-from session_server.host.stages.job_table import JobOwner
+from session_server.host.stages.runner import JobOwner
 from session_server.observability.host_metrics import HostMetrics
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.flow_control import Lease

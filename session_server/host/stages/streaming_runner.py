@@ -22,10 +22,9 @@ from collections.abc import AsyncIterator, Callable
 from engines.base import Capabilities, JobKey, Stage, StepResult, ThinkJob, TokenOutput
 from engines.streaming import Pace, StreamingEngine
 from session_server.host.stages.engine_keeper import EngineKeeper
-from session_server.host.stages.job_table import JobOwner
 from session_server.host.stages.kv_store import ForgetState, OpenGate, StateCall, StateGate
 from session_server.host.stages.preemptible import GivesWay
-from session_server.host.stages.runner import RunnerState, hand_over
+from session_server.host.stages.runner import JobOwner, RunnerState, hand_over
 from session_server.host.stages.stage_worker import describe, refusal
 from session_server.host.stages.streamed_answer import StreamedAnswer, TokenTimes
 from session_server.observability.host_metrics import HostMetrics

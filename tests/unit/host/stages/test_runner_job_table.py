@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.base import JobKey
-from session_server.host.stages.job_table import JobTable
+from session_server.host.stages.runner import JobTable
 from session_server.host.stages.stage_worker import Feed, Release, StartJob
 
 pytestmark = pytest.mark.unit

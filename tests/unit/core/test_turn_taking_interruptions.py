@@ -6,9 +6,8 @@ import pytest
 
 from session_server.core import actions as a, events as e
 from session_server.core.conversation import ItemStatus
-from session_server.core.interruption import WordEvidence, classify_words
 from session_server.core.settings import CoreParams
-from session_server.core.turn_taking import TurnState
+from session_server.core.turn_taking import TurnState, WordEvidence, classify_words
 from tests.unit.core.drive import SEMANTIC_VAD, SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
