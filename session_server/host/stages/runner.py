@@ -1,7 +1,7 @@
 """What drives one stage, as everybody else sees it, and the table of its jobs.
 
 A runner is a stepped engine's `StageRunner`, or a `StreamingRunner`; its calls are on the event loop's thread and
-return at once. `JobTable` knows jobs hold engine state, what was fed to those that do not yet, and the calls that the
+return at once. `JobTable` knows which jobs hold engine state, what was fed to those that do not yet, and the calls that the
 engine is owed before its next step.
 
 Invariants: a job's engine state is claimed by exactly one Start and given back by exactly one Release; calls keep
