@@ -47,7 +47,6 @@ from session_server.core.announcements import (
     AnnounceTruncated as AnnounceTruncated,
     PartAddress as PartAddress,
     ResponseView as ResponseView,
-    Usage as Usage,
 )
 from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value

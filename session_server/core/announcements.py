@@ -8,6 +8,7 @@ from __future__ import annotations
 from session_server.core.conversation import Item
 from session_server.core.settings import Modality
 from session_server.types.audio import PlaybackSnapshot, Value
+from session_server.types.usage import TokenUsage
 from session_server.types.vision import VisualEvidence
 
 # -- announcements: input
@@ -94,16 +95,6 @@ class AnnounceTruncated(Value, frozen=True):
 # -- announcements: responses
 
 
-class Usage(Value, frozen=True):
-    """Token counts of `response.done`."""
-
-    input_text: int = 0
-    input_audio: int = 0
-    input_cached: int = 0
-    output_text: int = 0
-    output_audio: int = 0
-
-
 class ResponseView(Value, frozen=True):
     """A response as the wire shows it. `status`: in_progress, completed, cancelled, incomplete, failed."""
 
@@ -118,7 +109,7 @@ class ResponseView(Value, frozen=True):
     reason: str | None = None
     error_code: str | None = None
     error_message: str | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
 
 
 class AnnounceResponseCreated(Value, frozen=True):

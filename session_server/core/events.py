@@ -11,6 +11,7 @@ from __future__ import annotations
 from session_server.core.conversation import Item
 from session_server.core.settings import ResponseOverrides, SessionSettings
 from session_server.types.audio import Value, WordSpan
+from session_server.types.usage import TokenUsage
 from session_server.types.vision import VisualEvidence
 
 # -- the client
@@ -224,14 +225,6 @@ class CallFinished(Value, frozen=True):
 
     response_id: str
     index: int
-
-
-class TokenUsage(Value, frozen=True):
-    input_text: int = 0
-    input_audio: int = 0
-    input_cached: int = 0
-    output_text: int = 0
-    output_audio: int = 0
 
 
 class GenerationFinished(Value, frozen=True):

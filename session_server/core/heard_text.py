@@ -15,20 +15,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from session_server.types.audio import WordSpan
+from session_server.core.events import ClauseSpoken
 
 
 class Heard(NamedTuple):
     text: str
-    estimated: bool
-
-
-class Clause(NamedTuple):
-    char_start: int
-    char_end: int
-    start_sample: int
-    end_sample: int
-    words: tuple[WordSpan, ...]
     estimated: bool
 
 
@@ -38,7 +29,7 @@ class SpokenText:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._text = ""
-        self._clauses: list[Clause] = []
+        self._clauses: list[ClauseSpoken] = []
         self._ends: list[int] = []
 
     @property
@@ -51,7 +42,7 @@ class SpokenText:
     def say(self, text: str) -> None:
         self._pieces.append(text)
 
-    def time(self, clause: Clause) -> None:
+    def time(self, clause: ClauseSpoken) -> None:
         """Clauses come in order of their audio; one that starts before the last one's end is ignored."""
         if self._ends and clause.start_sample < self._ends[-1]:
             return

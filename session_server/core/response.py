@@ -21,7 +21,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from session_server.core.actions import ResponseView, Usage
+from session_server.core.actions import ResponseView
 from session_server.core.camera import Camera
 from session_server.core.context import Context, Timer
 from session_server.core.conversation import InputAudioContent, Item, Message
@@ -32,6 +32,7 @@ from session_server.core.output_items import OutputItems
 from session_server.core.playback_ledger import PlaybackLedger
 from session_server.core.settings import Modality, ResponseOverrides, SessionSettings
 from session_server.types.tools import Tool, ToolChoice
+from session_server.types.usage import TokenUsage
 
 
 class ResponsePhase(enum.Enum):
@@ -108,7 +109,7 @@ class Response:
     """What a draft's generation brought; replayed when it is adopted."""
     turn_end_ns: int | None = None
     finish_reason: str = "stop"
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     started_output: bool = False
     """Its playback has begun, as far as a client with the playback extension was told."""
     told_play: bool = False

@@ -20,7 +20,6 @@ from session_server.core.actions import (
     CancelGeneration,
     PurgeAudio,
     RaiseFence,
-    Usage,
 )
 from session_server.core.camera import Camera
 from session_server.core.context import Context, Timer
@@ -40,7 +39,6 @@ from session_server.core.events import (
     TurnJudged,
     WorkFailed,
 )
-from session_server.core.heard_text import Clause
 from session_server.core.host_requests import Works
 from session_server.core.output_items import OutputItems
 from session_server.core.prompt import Prompting
@@ -235,12 +233,7 @@ class Responses:
                 output.say(event.text)
                 self.spoken.know(response)
             case ClauseSpoken():
-                response.spoken.time(
-                    Clause(
-                        event.char_start, event.char_end, event.start_sample, event.end_sample,
-                        event.words, event.estimated,
-                    )
-                )  # fmt: skip
+                response.spoken.time(event)
             case AudioGenerated():
                 self._add_audio(response, event)
             case CallStarted():
@@ -274,10 +267,7 @@ class Responses:
     def _generation_over(self, response: Response, event: GenerationFinished) -> None:
         if response.phase is not ResponsePhase.RUNNING:
             return
-        used = event.usage
-        response.usage = Usage(
-            used.input_text, used.input_audio, used.input_cached, used.output_text, used.output_audio
-        )  # fmt: skip
+        response.usage = event.usage
         response.finish_reason = event.reason
         response.phase = ResponsePhase.SENDING
         response.ledger.finish()

@@ -24,6 +24,7 @@ from session_server.core.actions import (
     StartGeneration,
     WarmPrefix,
 )
+from session_server.types.audio import WordSpan
 from session_server.types.vision import VisualEvidence
 
 
@@ -131,13 +132,6 @@ class TextChunk(Message, frozen=True, tag=True):
     text: str
 
 
-class Word(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    char_start: int
-    char_end: int
-    start_sample: int
-    end_sample: int
-
-
 class Clause(Message, frozen=True, tag=True):
     """Text and audio ranges are absolute within the response. Comes before the clause's first Chunk."""
 
@@ -146,7 +140,7 @@ class Clause(Message, frozen=True, tag=True):
     char_end: int
     start_sample: int
     end_sample: int
-    words: tuple[Word, ...]
+    words: tuple[WordSpan, ...]
     estimated: bool = False
 
 

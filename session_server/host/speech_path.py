@@ -22,14 +22,14 @@ import numpy as np
 
 from engines.base import ClauseJob, JobKey, Pcm, Spectra, Speech, SpeechJob, Stage, StepResult
 from engines.clauses import ClauseText
-from session_server.host.messages import Clause, Word
+from session_server.host.messages import Clause
 from session_server.host.pipeline_parts import HostStages, Outlet, unit_ns
 from session_server.host.stages.runner import JobOwner
 from session_server.host.stages.stage_runner import StageRunner
 from session_server.scheduler.flow_control import Credits
 from session_server.scheduler.params import SchedulerParams
 from session_server.scheduler.work import Playhead, ResponseUrgency, Step
-from session_server.types.audio import NS_PER_S, samples_to_ns
+from session_server.types.audio import NS_PER_S, WordSpan, samples_to_ns
 
 _SILENT = 100
 """Peak below which 16-bit audio counts as silence (-50 dBFS)."""
@@ -301,7 +301,7 @@ class SpeechPath(PathToAudio):
 
     def _announce(self, clause: ClauseText, speech: Speech, start: int) -> None:
         words = tuple(
-            Word(
+            WordSpan(
                 word.char_start + clause.char_start,
                 word.char_end + clause.char_start,
                 word.start_sample + start,

@@ -22,17 +22,16 @@ from msgspec.structs import replace
 
 from session_server.core import actions, conversation, events, settings
 from session_server.core.session import Session
-from session_server.types import audio, tools, vision
-from session_server.types.audio import WordSpan
+from session_server.types import audio, tools, usage, vision
 from session_server.types.errors import ConfigError
 from session_server.types.ids import NewId
 
 _KNOWN: dict[str, Any] = {
     name: value
-    for module in (events, conversation, settings, audio, tools, vision)
+    for module in (events, conversation, settings, audio, tools, usage, vision)
     for name, value in vars(module).items()
     if isinstance(value, type) and value.__module__ == module.__name__
-} | {"WordSpan": WordSpan}
+}
 
 
 RECORD_VERSION = 2

@@ -21,6 +21,7 @@ from session_server.protocol.session_config import SessionConfig, format_object,
 from session_server.protocol.values import JsonObject
 from session_server.types.audio import PlaybackSnapshot
 from session_server.types.ids import NewId
+from session_server.types.usage import TokenUsage
 
 MAX_KEPT_AUDIO = 2 * 1024 * 1024
 """Bytes of user audio that one session keeps for `retrieve`."""
@@ -338,7 +339,7 @@ def _details(view: actions.ResponseView) -> wire.StatusDetails | None:
     return wire.StatusDetails(view.status, view.reason, error)
 
 
-def _usage(usage: actions.Usage) -> wire.Usage:
+def _usage(usage: TokenUsage) -> wire.Usage:
     return wire.usage_of(
         input_text=usage.input_text,
         input_audio=usage.input_audio,

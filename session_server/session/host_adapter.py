@@ -12,8 +12,9 @@ from session_server.host import messages
 from session_server.protocol.values import decode_base64
 from session_server.session.input_timeline import InputTimeline
 from session_server.transports.base import AudioSent
-from session_server.types.audio import NS_PER_MS, WordSpan
+from session_server.types.audio import NS_PER_MS
 from session_server.types.prompt import PromptMessage, UserAudio
+from session_server.types.usage import TokenUsage
 
 HostCommand = (
     actions.RecogniseRange | actions.JudgeRange | actions.AnalyseImage | messages.HostRequest
@@ -138,22 +139,19 @@ def from_host(message: messages.ToSession) -> events.EngineEvent | None:
 
 
 def _clause(message: messages.Clause) -> events.ClauseSpoken:
-    words = tuple(
-        WordSpan(w.char_start, w.char_end, w.start_sample, w.end_sample) for w in message.words
-    )
     return events.ClauseSpoken(
         message.response,
         message.char_start,
         message.char_end,
         message.start_sample,
         message.end_sample,
-        words,
+        message.words,
         message.estimated,
     )
 
 
 def _finished(message: messages.Finished) -> events.GenerationFinished:
-    usage = events.TokenUsage(
+    usage = TokenUsage(
         input_text=message.prompt_tokens,
         input_cached=message.cached_tokens,
         output_text=message.output_tokens,

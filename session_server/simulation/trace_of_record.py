@@ -24,6 +24,7 @@ from session_server.types.audio import (
     samples_to_ns,
 )
 from session_server.types.errors import ConfigError
+from session_server.types.usage import TokenUsage
 
 _MESSAGE_TOKENS, _CHARS_PER_TOKEN = 8, 4
 """What a message takes in a prompt beside its words; an estimate."""
@@ -62,7 +63,7 @@ class _Answer:
     """`text`: characters generated; `first_ns`: first audio sent; `over_ns`: when all sent audio has been played."""
 
     text: int = 0
-    usage: events.TokenUsage | None = None
+    usage: TokenUsage | None = None
     first_ns: int | None = None
     over_ns: int = 0
 

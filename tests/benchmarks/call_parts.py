@@ -44,7 +44,7 @@ from session_server.transports.webrtc.limits import FRAME_S, RTP_STEP, WebRtcLim
 from session_server.transports.webrtc.offer import Offer
 from session_server.transports.webrtc.outbox import CallOutbox
 from session_server.transports.webrtc.playout import PlayoutFrame
-from session_server.types.audio import NS_PER_S, OUTPUT_RATE
+from session_server.types.audio import NS_PER_S, OUTPUT_RATE, WordSpan
 from tests.benchmarks.media_cost import microphone
 from tests.unit.audio.signals import speechlike
 from tests.unit.transports.webrtc.aiortc_fakes import FakeConnection, FakeDtls, FakeReceiver
@@ -99,7 +99,7 @@ class Host:
             for word in WORDS:
                 tell(messages.TextChunk(*who, word))
             words = tuple(
-                messages.Word(a, b, start + k * size, start + (k + 1) * size)
+                WordSpan(a, b, start + k * size, start + (k + 1) * size)
                 for k, (a, b) in enumerate(list(spans)[1:])
             )
             end = start + 5 * size

@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from session_server.core import actions as a
 from session_server.core.conversation import FunctionCall, ItemStatus, Message
+from session_server.types.usage import TokenUsage
 
 ABOUT_PARTS = (
     a.AnnouncePartAdded, a.AnnounceTextDelta, a.AnnounceTextDone, a.AnnounceAudioDone, a.AnnouncePartDone,
@@ -72,7 +73,7 @@ class Observer:
         self._live(view.id)
         self.done.add(view.id)
         if view.status == "completed" and view.id not in self.started:
-            assert (view.output, view.usage) == ((), a.Usage()), "an answer out of nothing"
+            assert (view.output, view.usage) == ((), TokenUsage()), "an answer out of nothing"
         assert view.status in ("completed", "cancelled", "incomplete", "failed")
         assert view.usage is not None
         assert not [i for i, r in self.output_open.items() if r == view.id], "I3: open items"

@@ -36,6 +36,7 @@ from session_server.core.settings import (
 from session_server.core.turn_taking import TurnState
 from session_server.types.audio import NS_PER_MS, PlaybackLimits, WordSpan
 from session_server.types.ids import SequentialIds
+from session_server.types.usage import TokenUsage
 from session_server.types.vision import VideoLimits, VisualEvidence
 from tests.property.session_observer import Observer
 
@@ -360,7 +361,7 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.asked)
     @rule(which=st.integers(0, 2), reason=st.sampled_from(["stop", "stop", "max_output_tokens"]))
     def generation_ends(self, which: int, reason: str) -> None:
-        self.feed(e.GenerationFinished(self._pick(which), reason, e.TokenUsage(1, 2, 3, 4, 5)))
+        self.feed(e.GenerationFinished(self._pick(which), reason, TokenUsage(1, 2, 3, 4, 5)))
 
     @precondition(lambda self: self.asked)
     @rule(which=st.integers(0, 2))

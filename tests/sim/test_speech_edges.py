@@ -15,6 +15,7 @@ from session_server.simulation.speech_edges import SpeechEdges
 from session_server.simulation.virtual_loop import VirtualLoop
 from session_server.types.audio import NS_PER_MS, NS_PER_S, WordSpan
 from session_server.types.ids import SequentialIds
+from session_server.types.usage import TokenUsage
 
 pytestmark = pytest.mark.sim
 
@@ -83,7 +84,7 @@ class _Bench:
                 for i in range(8):
                     chunk = events.AudioGenerated(response_id, i * 12_000, b"\x00\x20" * 12_000)
                     self._later(100 + 150 * i, chunk)
-                done = events.GenerationFinished(response_id, "stop", events.TokenUsage())
+                done = events.GenerationFinished(response_id, "stop", TokenUsage())
                 self._later(1400, done)
             case actions.SendAudio(part, _, start, pcm):
                 self._later(0, events.AudioWritten(part.response_id, start + len(pcm) // 2))

@@ -47,7 +47,6 @@ from session_server.core.events import (
     SettingsChanged,
     SpeechProbability,
     TextGenerated,
-    TokenUsage,
 )
 from session_server.core.response import Response, plan
 from session_server.core.session import Session
@@ -62,6 +61,7 @@ from session_server.core.settings import (
 from session_server.core.turn_taking import TurnState
 from session_server.types.audio import INPUT_RATE, Value, ms_to_samples, samples_to_ms
 from session_server.types.ids import NewId
+from session_server.types.usage import TokenUsage
 
 TAKE = "take"
 YIELD = "yield"

@@ -24,6 +24,7 @@ from session_server.core.settings import (
 )
 from session_server.types.audio import NS_PER_MS, PlaybackLimits, WordSpan
 from session_server.types.ids import SequentialIds
+from session_server.types.usage import TokenUsage
 
 FRAME = 512
 FRAME_NS = 32 * NS_PER_MS
@@ -181,7 +182,7 @@ class Drive:
         self._ends[rid] = (sample, end)
 
     def finish(self, rid: str, reason: str = "stop") -> None:
-        self.feed(e.GenerationFinished(rid, reason, e.TokenUsage(10, 0, 0, 5, 7)))
+        self.feed(e.GenerationFinished(rid, reason, TokenUsage(10, 0, 0, 5, 7)))
 
     # -- the client
 

@@ -19,6 +19,7 @@ from session_server.core.conversation import (
 from session_server.core.settings import CoreParams, Modality, ResponseOverrides
 from session_server.core.turn_taking import TurnState
 from session_server.types.tools import Tool, ToolChoice
+from session_server.types.usage import TokenUsage
 from tests.unit.core.drive import MANUAL, MS, Drive
 
 pytestmark = pytest.mark.unit
@@ -55,7 +56,7 @@ def test_response_is_announced_in_the_protocol_order():
     assert d.kinds() == ANSWER
     view = d.one(a.AnnounceResponseDone).response
     assert (view.status, view.reason) == ("completed", None)
-    assert view.usage == a.Usage(10, 0, 0, 5, 7)
+    assert view.usage == TokenUsage(10, 0, 0, 5, 7)
     assert view.output[0].content == (OutputAudioContent(d.one(a.AnnounceTextDone).text),)
     assert d.one(a.AnnounceItemDone).item.status is ItemStatus.COMPLETED
 

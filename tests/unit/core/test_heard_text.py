@@ -2,7 +2,8 @@
 
 import pytest
 
-from session_server.core.heard_text import Clause, SpokenText
+from session_server.core.events import ClauseSpoken
+from session_server.core.heard_text import SpokenText
 from session_server.types.audio import WordSpan
 
 pytestmark = pytest.mark.unit
@@ -15,7 +16,7 @@ def spoken() -> SpokenText:
     text.say("One two, ")
     text.say("three. Four five.")
     words = (WordSpan(0, 3, 0, 100), WordSpan(4, 7, 120, 200), WordSpan(9, 14, 250, 400))
-    text.time(Clause(0, 15, 0, 450, words, False))
+    text.time(ClauseSpoken("r", 0, 15, 0, 450, words, False))
     return text
 
 
@@ -46,7 +47,7 @@ def test_text_whose_audio_is_not_timed_yet_is_not_heard():
 def test_second_clause_adds_to_the_first():
     text = spoken()
     words = (WordSpan(16, 20, 450, 600), WordSpan(21, 25, 600, 700))
-    text.time(Clause(15, 26, 450, 800, words, True))
+    text.time(ClauseSpoken("r", 15, 26, 450, 800, words, True))
     assert text.heard(450, 800) == ("One two, three.", False)
     assert text.heard(640, 800) == ("One two, three. Four", True)
     assert text.heard(800, 800) == (TEXT, True)
@@ -54,14 +55,14 @@ def test_second_clause_adds_to_the_first():
 
 def test_silence_between_clauses_adds_nothing():
     text = spoken()
-    text.time(Clause(15, 26, 600, 900, (), True))
+    text.time(ClauseSpoken("r", 15, 26, 600, 900, (), True))
     assert text.heard(500, 900).text == "One two, three."
 
 
 def test_clause_without_words_is_spread_evenly_and_marked():
     text = SpokenText()
     text.say(TEXT)
-    text.time(Clause(0, 26, 0, 2_600, (), True))
+    text.time(ClauseSpoken("r", 0, 26, 0, 2_600, (), True))
     assert text.heard(1_050, 2_600) == ("One two,", True)
     assert text.heard(200, 2_600) == ("", True)
     assert text.heard(2_600, 2_600) == (TEXT, True)
@@ -78,7 +79,7 @@ def test_no_timing_at_all_is_spread_over_the_whole_audio():
 
 def test_clause_that_overlaps_the_last_is_ignored():
     text = spoken()
-    text.time(Clause(15, 26, 300, 800, (), False))
+    text.time(ClauseSpoken("r", 15, 26, 300, 800, (), False))
     assert text.heard(800, 800).text == "One two, three."
 
 

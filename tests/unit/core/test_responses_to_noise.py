@@ -7,6 +7,7 @@ import pytest
 from session_server.core import actions as a, events as e
 from session_server.core.settings import CoreParams, TurnDetection
 from session_server.core.turn_taking import TurnState
+from session_server.types.usage import TokenUsage
 from tests.unit.core.drive import SERVER_VAD, Drive
 
 pytestmark = pytest.mark.unit
@@ -22,7 +23,7 @@ def ended_with_nothing(d: Drive) -> str:
         d.one(a.AnnounceResponseDone).response,
     )
     assert created.id == view.id
-    assert (view.status, view.output, view.usage) == ("completed", (), a.Usage())
+    assert (view.status, view.output, view.usage) == ("completed", (), TokenUsage())
     assert (view.reason, view.error_code) == (None, None)
     assert not d.take(a.StartGeneration)
     assert not d.take(a.SendAudio)
