@@ -48,6 +48,7 @@ from session_server.host.messages import (
     FromSession,
     HearUser,
     OpenSession,
+    Receive,
     Recognise,
     SessionOpened,
     SessionRefused,
@@ -72,13 +73,17 @@ class _Sitter:
     """An admitted session. `config` is there once it has said that it is; `seat` while its engine is."""
 
     session: str
+    receive: Receive
     config: DuplexConfig | None = None
     seat: DuplexSeat | None = None
     epoch: int = 1
 
 
 class DuplexHost:
-    """Runs one duplex engine. `deliver` is called on the loop's thread."""
+    """Runs one duplex engine.
+
+    `deliver` has what is said to sessions that nobody attached; called on the loop's thread.
+    """
 
     def __init__(
         self,
@@ -86,7 +91,7 @@ class DuplexHost:
         store: ModelStore,
         params: SchedulerParams,
         clock: Clock,
-        deliver: Callable[[ToSession], None],
+        deliver: Receive,
         metrics: Metrics,
     ) -> None:
         create, self.capabilities = engine_maker(spec, store)
@@ -155,10 +160,32 @@ class DuplexHost:
 
     # -- messages
 
+    def open(self, name: str) -> SessionOpened | SessionRefused:
+        """Judge whether a session may begin. One that is open already stays as it is."""
+        if name in self._sitters:
+            return SessionOpened(name)
+        now = self._clock.now()
+        up = self._keeper.up is not None
+        down = f"the duplex model is {self._keeper.state.value}"
+        reason = self._seating.refusal(now) if up else down
+        if reason is not None:
+            self._metrics.admission_decisions.labels("refuse", "slots").inc()
+            return SessionRefused(name, reason, _RETRY_AFTER_S)
+        self._sitters[name] = _Sitter(name, self._deliver)
+        self._move(self._seating.admit(name, now))
+        self._metrics.admission_decisions.labels("admit", "session").inc()
+        return SessionOpened(name)
+
+    def attach(self, name: str, receive: Receive) -> None:
+        """From now on, what the session is told goes there; ignored unless it is open."""
+        sitter = self._sitters.get(name)
+        if sitter is not None:
+            sitter.receive = receive
+
     def post(self, message: ToHost | DuplexToHost) -> None:
         """Carry out one message. Never raises for what a session sends."""
         if isinstance(message, OpenSession):
-            self._open(message.session)
+            self._deliver(self.open(message.session))
             return
         sitter = self._sitters.get(message.session)
         if sitter is None:
@@ -187,23 +214,6 @@ class DuplexHost:
                 self._close(sitter)
             case _:
                 pass  # work for stages, which there are none of
-
-    def _open(self, name: str) -> None:
-        if name in self._sitters:
-            self._deliver(SessionOpened(name))
-            return
-        now = self._clock.now()
-        up = self._keeper.up is not None
-        down = f"the duplex model is {self._keeper.state.value}"
-        reason = self._seating.refusal(now) if up else down
-        if reason is not None:
-            self._metrics.admission_decisions.labels("refuse", "slots").inc()
-            self._deliver(SessionRefused(name, reason, _RETRY_AFTER_S))
-            return
-        self._sitters[name] = _Sitter(name)
-        self._move(self._seating.admit(name, now))
-        self._metrics.admission_decisions.labels("admit", "session").inc()
-        self._deliver(SessionOpened(name))
 
     def _tell(self, sitter: _Sitter, config: DuplexConfig) -> None:
         if sitter.config is None or sitter.config == config:
@@ -323,7 +333,11 @@ class DuplexHost:
         self._move(self._seating.settle(self._clock.now()))
 
     def _send(self, message: ToSession) -> None:
+        sitter = self._sitters.get(message.session)
+        if sitter is None:
+            self._metrics.count("stale_outputs", "host")
+            return
         try:
-            self._deliver(message)
+            sitter.receive(message)
         except Exception:  # one session's fault must not stop the model that others use
             _LOG.exception("session %s could not take a message", message.session)

@@ -150,7 +150,7 @@ def ignored(config: SessionConfig, holds: SessionConfig) -> list[str]:
 
 
 class DuplexTask(SessionTask):
-    """An `Endpoint` and `Receiver` as `SessionTask` is."""
+    """An `Endpoint`, attached to its host as `SessionTask` is."""
 
     core_class: type[Session] = DuplexSession
 

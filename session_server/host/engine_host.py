@@ -1,9 +1,11 @@
 """The engine host: sessions on one side of the messages, stages and their engines on the other.
 
-`post` takes every message of a session, in its order, on the event loop's thread; answers leave through `deliver` on
-the same thread, never from inside an engine's. The host owns admission, fences and the responses under way; what is
-cancelled, fenced or closed is forgotten here at once, and nothing of it is delivered any more. All messages are
-idempotent, and none about something unknown is an error: cancellation races with everything.
+`open` admits a session, `post` takes every message of one, in its order, on the event loop's
+thread; answers leave through what was attached to the session, else `deliver`, on the same thread,
+never from inside an engine's. The host owns admission, fences and the responses under way; what is
+cancelled, fenced or closed is forgotten here at once, and nothing of it is delivered any more. All
+messages are idempotent, and none about something unknown is an error: cancellation races with
+everything.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from session_server.host.messages import (
     JudgeTurn,
     LookAt,
     OpenSession,
+    Receive,
     Recognise,
     SessionOpened,
     SessionRefused,
@@ -69,6 +72,7 @@ _JOIN_S = 5.0
 
 @dataclass(slots=True)
 class _Session:
+    receive: Receive
     responses: dict[str, ResponsePipeline] = field(default_factory=dict)
     fences: dict[str, int] = field(default_factory=dict)
 
@@ -79,7 +83,10 @@ class _Session:
 
 
 class EngineHost:
-    """Runs a model graph for many sessions."""
+    """Runs a model graph for many sessions.
+
+    `deliver` has what is said to sessions that nobody attached.
+    """
 
     def __init__(
         self,
@@ -87,7 +94,7 @@ class EngineHost:
         store: ModelStore,
         params: SchedulerParams,
         clock: Clock,
-        deliver: Callable[[ToSession], None],
+        deliver: Receive,
         metrics: HostMetrics | None = None,
         make_engine: MakeEngine = registered_engine,
         make_worker: MakeStageWorker = placed_worker,
@@ -211,11 +218,31 @@ class EngineHost:
 
     # -- messages
 
+    def open(self, name: str) -> SessionOpened | SessionRefused:
+        """Judge whether a session may begin. One that is open already stays as it is."""
+        now = self._clock.now()
+        load = self._gate.session_load(now) if self._params.admission else 0.0
+        reason = self._limit.admit(name, load)
+        if reason is not None:
+            full = len(self._limit) >= self._params.max_sessions
+            self._metrics.admission("refuse", "sessions" if full else "session_load")
+            return SessionRefused(name, reason, self._gate.session_retry_after_s(now), full)
+        self._gate.session_opened(name, now)
+        self._sessions.setdefault(name, _Session(self._deliver))
+        self._metrics.admission("admit", "session")
+        return SessionOpened(name)
+
+    def attach(self, name: str, receive: Receive) -> None:
+        """From its next response on, what the session is told goes there; ignored unless it is open."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.receive = receive
+
     def post(self, message: ToHost) -> None:
         """Carry out one message. Never raises for what a session sends."""
         now = self._clock.now()
         if isinstance(message, OpenSession):
-            self._open(message.session)
+            self._deliver(self.open(message.session))
             return
         session = self._sessions.get(message.session)
         if session is None:
@@ -267,21 +294,6 @@ class EngineHost:
             case _:
                 assert_never(command)
 
-    def _open(self, name: str) -> None:
-        now = self._clock.now()
-        load = self._gate.session_load(now) if self._params.admission else 0.0
-        reason = self._limit.admit(name, load)
-        if reason is not None:
-            full = len(self._limit) >= self._params.max_sessions
-            self._metrics.admission("refuse", "sessions" if full else "session_load")
-            retry_after_s = self._gate.session_retry_after_s(now)
-            self._deliver(SessionRefused(name, reason, retry_after_s, full))
-            return
-        self._gate.session_opened(name, now)
-        self._sessions.setdefault(name, _Session())
-        self._metrics.admission("admit", "session")
-        self._deliver(SessionOpened(name))
-
     def _close(self, name: str) -> None:
         session = self._sessions.get(name)
         if session is None:
@@ -316,7 +328,7 @@ class EngineHost:
             return
         asr_ns = self._recognition.last_asr_ns(name)
         times = ResponseTimes(now, request.turn_end_ns, epoch is None, asr_ns)
-        response = ResponsePipeline(self._stages, name, request, times, self._send, self._over)
+        response = ResponsePipeline(self._stages, name, request, times, session.receive, self._over)
         session.responses[request.response_id] = response
         self._gate.add(response, now)
 
@@ -349,12 +361,13 @@ class EngineHost:
     # -- answers
 
     def _send(self, message: ToSession) -> None:
-        """The only way out."""
-        if message.session not in self._sessions:
+        """The way out for all but responses, which have their own."""
+        session = self._sessions.get(message.session)
+        if session is None:
             self._metrics.stale("host")
             return
         try:
-            self._deliver(message)
+            session.receive(message)
         except Exception:  # one session's fault must not stop a stage that others use
             _LOG.exception("session %s could not take a message", message.session)
 

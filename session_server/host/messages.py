@@ -13,6 +13,8 @@ part of `messages.ToSession`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from session_server.core.actions import (
@@ -216,6 +218,12 @@ ToSession = (
     SessionOpened | SessionRefused | RecognitionDone | TurnJudged | PictureSeen | WorkFailed | TextChunk | Clause
     | Chunk | CallStarted | CallArguments | CallFinished | Finished | Failed | DuplexFrame | DuplexLost
 )  # fmt: skip
+Receive = Callable[[ToSession], None]
+"""Takes what the host says to one session: on the event loop's thread, at once."""
+
+
+def unheard(_message: ToSession) -> None:
+    """The `Receive` of sessions that nobody attached."""
 
 
 class TakeSeat(Message, frozen=True, tag=True):

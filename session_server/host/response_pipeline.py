@@ -1,13 +1,15 @@
 """One response, from prompt to the last message.
 
 Owns the thinker's job, the tool-call parser, the clause splitter and the response's terminal message. Everything that
-goes out passes `emit`, which lets nothing through once the response is over: that is the host's boundary.
+goes out passes `emit`, which calls the session itself, and lets nothing through once the response
+is over: that is the host's boundary.
 
 Invariants: exactly one of Finished and Failed, unless cancelled, then none; `Finished` follows the last chunk.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from engines.base import JobKey, Stage, StepResult, TokenOutput
@@ -22,6 +24,7 @@ from session_server.host.messages import (
     Chunk,
     Failed,
     Finished,
+    Receive,
     TextChunk,
     ToSession,
 )
@@ -31,6 +34,8 @@ from session_server.host.speech_path import SpeechPath, SpokenResponse
 from session_server.host.streamed_speech import PieceSplitter, StreamedSpeechPath
 from session_server.scheduler.work import Playhead, ResponseUrgency, Step
 from session_server.types.audio import NS_PER_S
+
+_LOG = logging.getLogger(__name__)
 
 Speaking = SpeechPath | StreamedSpeechPath
 _THINKER, _TALKER = Stage.THINKER, Stage.TALKER
@@ -47,7 +52,7 @@ class ResponsePipeline:
         session: str,
         request: StartGeneration,
         times: ResponseTimes,
-        deliver: Callable[[ToSession], None],
+        receive: Receive,
         over: Callable[[ResponsePipeline], None],
     ) -> None:
         self.session = session
@@ -62,7 +67,7 @@ class ResponsePipeline:
         self.leak: str | None = None
         self._stages = stages
         self._request = request
-        self._deliver = deliver
+        self._receive = receive
         self._over = over
         self._key = JobKey(session, request.response_id)
         self._parser = tool_calls.ToolCallParser(frozenset(tool.name for tool in request.tools))
@@ -311,7 +316,10 @@ class ResponsePipeline:
         if self.ended:
             self._stages.metrics.stale("host")
             return
-        self._deliver(message)
+        try:
+            self._receive(message)
+        except Exception:  # one session's fault must not stop a stage that others use
+            _LOG.exception("session %s could not take a message", message.session)
 
     def emit_chunk(self, start_sample: int, rate: int, pcm: bytes) -> None:
         index = self._chunk_index

@@ -1,7 +1,7 @@
 """What sessions and I/O need of the engine host, whether it runs in this process or another.
 
 The host of this process is here; `workers.host_rpc` has the one of another process. Everything but
-`post` may have to ask another process, so it is awaited.
+`post` and `attach` may have to ask another process, so it is awaited.
 
 Errors: where no answer comes a call raises `HostSilent`, which a client hears as 503.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from session_server.host.messages import ToHost
+from session_server.host.messages import Receive, SessionOpened, SessionRefused, ToHost
 from session_server.http.auth import OwnSecrets, SecretSession, SecretStore
 from session_server.observability.catalogue import PredictedLoad, SchedulingClass
 from session_server.observability.metrics import Metrics
@@ -37,6 +37,10 @@ class ServingHost(Protocol):
         """Close them, without waiting for answers. Idempotent."""
         ...
 
+    def open(self, name: str) -> SessionOpened | SessionRefused: ...
+
+    def attach(self, name: str, receive: Receive) -> None: ...
+
     def post(self, message: ToHost) -> None: ...
 
     @property
@@ -47,6 +51,14 @@ class ServingHost(Protocol):
 
 class HostPort(SecretStore, Protocol):
     """The door to the one engine host of a server, which also keeps the ephemeral keys."""
+
+    async def open(self, session_id: str) -> SessionOpened | SessionRefused:
+        """Ask for admission. Waits as long as it takes: the deadline is the caller's."""
+        ...
+
+    def attach(self, session_id: str, receive: Receive) -> None:
+        """`receive` has what the host says to this session, as long as that is open."""
+        ...
 
     def post(self, message: ToHost) -> None:
         """Hand a session's message over. Returns at once, never raises."""
@@ -68,6 +80,12 @@ class LocalHost:
         self._host = host
         self._secrets = secrets
         self._metrics = metrics
+
+    async def open(self, session_id: str) -> SessionOpened | SessionRefused:
+        return self._host.open(session_id)
+
+    def attach(self, session_id: str, receive: Receive) -> None:
+        self._host.attach(session_id, receive)
 
     def post(self, message: ToHost) -> None:
         self._host.post(message)

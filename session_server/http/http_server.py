@@ -16,13 +16,7 @@ from aiohttp import web
 
 from engines.model_store.store import ModelStore
 from session_server.config import Config
-from session_server.host.messages import (
-    CloseSession,
-    OpenSession,
-    SessionOpened,
-    SessionRefused,
-    ToSession,
-)
+from session_server.host.messages import CloseSession, SessionOpened, SessionRefused
 from session_server.http.auth import Gate
 from session_server.http.call_routes import CallRoutes
 from session_server.http.calls import Calls, watch_media
@@ -86,7 +80,6 @@ class Front:
         self.calls: Calls | None = None
         self.tls: Tls | None = None
         self.address: Address | None = None
-        self._asked: dict[str, asyncio.Future[SessionOpened | SessionRefused]] = {}
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._record: RecordFile | None = None
@@ -106,6 +99,7 @@ class Front:
             rules,
             self._store,
             self._host.post,
+            self._host.attach,
             self._metrics,
             self._clock,
             recorder=self._record.recorder if self._record is not None else None,
@@ -185,29 +179,16 @@ class Front:
         if self._record is not None:
             self._record.close()
 
-    # -- messages to and from the host
-
-    def deliver(self, message: ToSession) -> None:
-        """Take a message of the engine host."""
-        if isinstance(message, SessionOpened | SessionRefused):
-            asked = self._asked.pop(message.session, None)
-            if asked is not None and not asked.done():
-                asked.set_result(message)
-        else:
-            self.registry.deliver(message)
+    # -- the host's admission
 
     @asynccontextmanager
     async def _admitted(self, session_id: str) -> AsyncIterator[None]:
         """Hold the host's admission of a session; it is given back whatever happens."""
-        answer = asyncio.get_running_loop().create_future()
-        self._asked[session_id] = answer
         try:
-            self._host.post(OpenSession(session_id))
-            self._judge(await self._in_time(answer))
+            self._judge(await self._in_time(session_id))
             with self._told(session_id):
                 yield
         finally:
-            self._asked.pop(session_id, None)
             self._host.post(CloseSession(session_id))
 
     @contextmanager
@@ -220,12 +201,10 @@ class Front:
         finally:
             log.info("the session is over after %.1f s", (self._clock.now() - begun) / NS_PER_S)
 
-    async def _in_time(
-        self, answer: asyncio.Future[SessionOpened | SessionRefused]
-    ) -> SessionOpened | SessionRefused:
+    async def _in_time(self, session_id: str) -> SessionOpened | SessionRefused:
         try:
             async with asyncio.timeout(_ADMISSION_S):
-                return await answer
+                return await self._host.open(session_id)
         except TimeoutError:
             text = "the engine host does not answer"
             raise self.registry.refusal(Refusal.ENGINE, text) from None

@@ -18,7 +18,7 @@ from session_server.config import Config
 from session_server.duplex.duplex_host import DuplexHost
 from session_server.duplex.engine_keeper import watch_duplex
 from session_server.host.engine_host import EngineHost
-from session_server.host.messages import ToSession
+from session_server.host.messages import unheard
 from session_server.http.auth import ClientSecrets, OwnSecrets
 from session_server.http.calls import Calls
 from session_server.http.drain import Drain
@@ -52,9 +52,9 @@ class Server:
     def _new_host(self, store: ModelStore, clock: Clock) -> EngineHost | DuplexHost:
         graph, params = self.config.graph, self.config.scheduler
         if graph.duplex is not None:
-            return DuplexHost(graph.duplex, store, params, clock, self._deliver, self.metrics)
+            return DuplexHost(graph.duplex, store, params, clock, unheard, self.metrics)
         report = HostReport(self.metrics)
-        return EngineHost(graph, store, params, clock, self._deliver, report)
+        return EngineHost(graph, store, params, clock, unheard, report)
 
     @property
     def registry(self) -> SessionRegistry:
@@ -114,9 +114,6 @@ class Server:
         """Drain, then stop."""
         await self.drain.finish()
         await self.stop()
-
-    def _deliver(self, message: ToSession) -> None:
-        self._front.deliver(message)
 
 
 @asynccontextmanager

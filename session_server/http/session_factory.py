@@ -24,7 +24,7 @@ from session_server.config import Config
 from session_server.core.settings import Hearing
 from session_server.duplex.duplex_task import DuplexTask
 from session_server.duplex.engines import engine_maker
-from session_server.host.messages import ToHost
+from session_server.host.messages import Receive, ToHost
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
 from session_server.protocol import error_codes, session_config as wire
@@ -106,6 +106,7 @@ class SessionFactory:
         rules: wire.SessionRules,
         store: ModelStore,
         post: Callable[[ToHost], None],
+        attach: Callable[[str, Receive], None],
         metrics: Metrics,
         clock: Clock,
         new_id: NewId = random_id,
@@ -121,6 +122,7 @@ class SessionFactory:
             new_id=new_id,
             metrics=metrics,
             post=post,
+            attach=attach,
             make_vad=WebRtcVad if _hears_itself(config.graph) else vad_maker(config, store),
             make_echo_guard=EchoGuard if config.echo_guard.enabled else _no_echo_guard,
             recorder=recorder,

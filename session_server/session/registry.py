@@ -1,15 +1,15 @@
 """The sessions of a server: who is in, what they share, fresh ids.
 
-`post` hands a message to the engine host. Sound goes over the event loop: when the loop runs late,
-cameras get half of the rate that their sessions ask for, and half of that again for each
-`PERIOD_NS` in which it ran late once more; for each period in which it did not, they get twice as
-much, up to all.
+`post` hands a message to the engine host, `attach` says who has what it says to a session. Sound
+goes over the event loop: when the loop runs late, cameras get half of the rate that their sessions
+ask for, and half of that again for each `PERIOD_NS` in which it ran late once more; for each period
+in which it did not, they get twice as much, up to all.
 
 Units: nanoseconds of the caller's clock.
 
 Invariants: admission is one synchronous decision on the event loop's thread (no `await` between the look and
 the count), so N simultaneous connects at limit L let in exactly L; a slot is given back exactly once, by the
-context manager that took it; messages for a session that has gone are dropped and counted.
+context manager that took it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Protocol, runtime_checkable
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import VoiceActivity
 from session_server.core.settings import CoreParams, Hearing
-from session_server.host.messages import ToHost, ToSession
+from session_server.host.messages import Receive, ToHost
 from session_server.observability.metrics import Metrics
 from session_server.process.clock import Clock
 from session_server.process.threads import SideThread
@@ -67,7 +67,7 @@ class LoopLoad:
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
-    """`post` hands a message to the engine host."""
+    """`post` hands a message to the engine host, `attach` says who hears it."""
 
     rules: SessionRules
     params: CoreParams
@@ -75,6 +75,7 @@ class SessionServices:
     new_id: NewId
     metrics: Metrics
     post: Callable[[ToHost], None]
+    attach: Callable[[str, Receive], None]
     make_vad: Callable[[], VoiceActivity]
     make_echo_guard: Callable[[], EchoGuard | None]
     recorder: Recorder | None = None
@@ -108,13 +109,6 @@ class NotAdmitted(Exception):
 def full(max_sessions: int) -> str:
     """What a client hears when all places are taken."""
     return f"the server holds its limit of {max_sessions} sessions"
-
-
-@runtime_checkable
-class Receiver(Protocol):
-    """An endpoint that takes messages of the engine host."""
-
-    def on_message(self, message: ToSession) -> None: ...
 
 
 @runtime_checkable
@@ -154,7 +148,6 @@ class SessionRegistry:
         self._empty: list[Callable[[], None]] = []
         self._blocked: tuple[Refusal, str] | None = (Refusal.STARTING, "the engines are starting")
         self.refused: Counter[Refusal] = Counter()
-        self.undeliverable = 0
 
     def __len__(self) -> int:
         return len(self._live)
@@ -195,15 +188,6 @@ class SessionRegistry:
     def connections(self) -> list[Connection]:
         """The live sessions, as a list of its own."""
         return list(self._live.values())
-
-    def deliver(self, message: ToSession) -> None:
-        """Hand a message of the engine host to its session. Event loop thread only."""
-        connection = self._live.get(message.session)
-        endpoint = connection.endpoint if connection is not None else None
-        if isinstance(endpoint, Receiver):
-            endpoint.on_message(message)
-        else:
-            self.undeliverable += 1
 
     def refusal(
         self, refusal: Refusal, message: str, retry_after_s: int | None = None

@@ -55,7 +55,7 @@ CLOSE_POLICY = 1008
 
 
 class SessionTask:
-    """An `Endpoint` of a transport, a `Receiver` of the host's messages."""
+    """An `Endpoint` of a transport, attached to the host for its messages."""
 
     core_class: type[Session] = Session
 
@@ -98,6 +98,7 @@ class SessionTask:
         self._began = now
         self._outcome = SessionOutcome.CLOSED
         self._ended = False
+        services.attach(session_id, self.on_message)
         self._send(self._speller.session_created())
         self._arm()
 
@@ -166,7 +167,7 @@ class SessionTask:
         self._feed(events.Disconnected())
         self._end()
 
-    # -- Receiver and Drainable
+    # -- the host's messages, and Drainable
 
     def on_message(self, message: ToSession) -> None:
         """A message of the engine host, for this session."""

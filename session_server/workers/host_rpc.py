@@ -8,10 +8,11 @@ The host's side owns which worker each session belongs to, the one store of ephe
 sum of all metrics. Admission is the host's alone: this only carries request and answer. Both sides
 own the requests that have no answer yet. All on the loop's thread.
 
-Invariants: a worker speaks only for sessions that it opened; when it goes, everything of its
-sessions is closed in the host, and nothing of it is delivered any more. At most `_MOST` requests
-wait; each ends, by its answer, at its deadline, or when the link is lost. An answer that comes
-after that is dropped.
+Invariants: a worker speaks only for sessions that it opened; what the host says to one goes
+straight to its worker's link, and there, by one look-up, to the session. When a worker goes,
+everything of its sessions is closed in the host, and nothing of it is delivered any more. At most
+`_MOST` requests wait; each ends, by its answer, at its deadline, or when the link is lost. An answer
+that comes after that is dropped. Who asks for admission sets the deadline of that.
 
 Units: seconds of the event loop's clock.
 
@@ -28,6 +29,8 @@ from typing import TypeVar
 from session_server.host.messages import (
     CloseSession,
     OpenSession,
+    Receive,
+    SessionOpened,
     SessionRefused,
     ToHost,
     ToSession,
@@ -122,17 +125,21 @@ class Peer:
 
 
 class Desk:
-    """`post` is the host's; `not_ready` says which stages are down."""
+    """`post`, `open` and `attach` are the host's; `not_ready` says which stages are down."""
 
     def __init__(
         self,
         post: Callable[[ToHost], None],
+        open: Callable[[str], SessionOpened | SessionRefused],
+        attach: Callable[[str, Receive], None],
         not_ready: Callable[[], list[str]],
         secrets: ClientSecrets,
         totals: Totals,
         now_s: Callable[[], int] = unix_seconds,
     ) -> None:
         self._post = post
+        self._open = open
+        self._attach = attach
         self._not_ready = not_ready
         self._secrets = secrets
         self._totals = totals
@@ -143,7 +150,7 @@ class Desk:
         self._answering: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Sessions that are open or ask to be."""
+        """Sessions that are open."""
         return len(self._owners)
 
     # -- workers come and go
@@ -168,14 +175,6 @@ class Desk:
             peer.sessions.discard(session)
 
     # -- messages
-
-    def deliver(self, message: ToSession) -> None:
-        """From the host to the worker that has the session."""
-        peer = self._owners.get(message.session)
-        if isinstance(message, SessionRefused):
-            self._forget(message.session)
-        if peer is not None:
-            peer.send(message)
 
     def take(self, peer: Peer, message: Asked) -> None:
         """From a worker."""
@@ -210,15 +209,22 @@ class Desk:
     def _seam(self, peer: Peer, message: ToHost) -> None:
         session = message.session
         if isinstance(message, OpenSession):
-            if session in self._owners:
-                return
-            self._owners[session] = peer
-            peer.sessions.add(session)
-        elif self._owners.get(session) is not peer:
+            if session not in self._owners:
+                self._begin(peer, session)
+            return
+        if self._owners.get(session) is not peer:
             return  # it was refused, or has been closed
-        elif isinstance(message, CloseSession):
+        if isinstance(message, CloseSession):
             self._forget(session)
         self._post(message)
+
+    def _begin(self, peer: Peer, session: str) -> None:
+        answer = self._open(session)
+        if isinstance(answer, SessionOpened):
+            self._owners[session] = peer
+            peer.sessions.add(session)
+            self._attach(session, peer.send)
+        peer.send(answer)
 
     # -- metrics
 
@@ -251,6 +257,13 @@ class RemoteHost:
     def __init__(self, send: Callable[[ToHost | Control], None]) -> None:
         self._send = send
         self._asks = Asks(send)
+        self._receivers: dict[str, Receive] = {}
+
+    def deliver(self, message: ToSession) -> None:
+        """To its session; dropped where that has gone meanwhile."""
+        receive = self._receivers.get(message.session)
+        if receive is not None:
+            receive(message)
 
     def answered(self, answer: Answer) -> None:
         self._asks.answered(answer)
@@ -261,7 +274,28 @@ class RemoteHost:
 
     # -- HostPort
 
+    async def open(self, session_id: str) -> SessionOpened | SessionRefused:
+        answer: asyncio.Future[SessionOpened | SessionRefused] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def receive(message: ToSession) -> None:
+            if isinstance(message, SessionOpened | SessionRefused) and not answer.done():
+                answer.set_result(message)
+
+        self._receivers[session_id] = receive
+        try:
+            self._send(OpenSession(session_id))
+            return await answer
+        finally:
+            self._receivers.pop(session_id, None)
+
+    def attach(self, session_id: str, receive: Receive) -> None:
+        self._receivers[session_id] = receive
+
     def post(self, message: ToHost) -> None:
+        if isinstance(message, CloseSession):
+            self._receivers.pop(message.session, None)
         self._send(message)
 
     async def mint(self, session: JsonObject | None, life_s: int) -> tuple[str, int]:

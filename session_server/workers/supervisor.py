@@ -20,7 +20,7 @@ from pathlib import Path
 
 from session_server.config import Config
 from session_server.host.engine_host import EngineHost
-from session_server.host.messages import ToSession
+from session_server.host.messages import unheard
 from session_server.http.auth import ClientSecrets
 from session_server.http.drain import FORCED_CLOSE_S, StopRequest
 from session_server.http.host_port import stages_not_ready, watch_host
@@ -61,11 +61,13 @@ class Supervisor:
             model_store(config),
             config.scheduler,
             MonotonicClock(),
-            self._deliver,
+            unheard,
             HostReport(self.metrics),
         )
         self.desk = Desk(
             self.host.post,
+            self.host.open,
+            self.host.attach,
             lambda: stages_not_ready(self.host),
             ClientSecrets(config.auth.max_secrets),
             Totals(self.metrics),
@@ -233,9 +235,6 @@ class Supervisor:
         )
 
     # -- messages to workers
-
-    def _deliver(self, message: ToSession) -> None:
-        self.desk.deliver(message)
 
     def _shut_doors(self) -> None:
         self._ending.set()

@@ -194,8 +194,7 @@ class Worker:
             case GoDown():
                 self._go_down(message.forced)
             case _:
-                if self._front is not None:
-                    self._front.deliver(message)
+                self._host.deliver(message)
 
     def _go_down(self, forced: bool) -> None:
         if self._front is None:

@@ -75,10 +75,13 @@ class Host:
     """Answers every `StartGeneration` with speech that does not end."""
 
     def __init__(self, sound: bytes) -> None:
-        self.sessions: dict[str, Any] = {}
+        self._receivers: dict[str, messages.Receive] = {}
         self.posted = 0
         self._loop = asyncio.get_running_loop()
         self._sound = sound
+
+    def attach(self, session: str, receive: messages.Receive) -> None:
+        self._receivers[session] = receive
 
     def post(self, message: messages.ToHost) -> None:
         self.posted += 1
@@ -91,7 +94,7 @@ class Host:
 
     def _speak(self, session: str, asked: StartGeneration, index: int, begun: float) -> None:
         size = round(CHUNK_S * OUTPUT_RATE)
-        start, tell = index * size, self.sessions[session].on_message
+        start, tell = index * size, self._receivers[session]
         who = (session, asked.response_id)
         if index % 5 == 0:
             at = 15 * index // 5
@@ -153,7 +156,7 @@ class BenchCall:
         self.outbox = CallOutbox(Offer("", False, 0), WebRtcLimits(), lambda: None)
         audio = media.audio_for(self.peer, self.outbox.playout, self)
         self.outbox.clock = audio.clock
-        self.task = host.sessions[name] = make(self.outbox, ConnectionContext(name))
+        self.task = make(self.outbox, ConnectionContext(name))
         self._number = 0
 
     async def begin(self) -> None:
@@ -196,7 +199,8 @@ async def play(options: argparse.Namespace, packets: list[bytes], sound: bytes) 
     media = shared_media(config)
     watch_media(media, metrics)
     rules = default_session(config, voices(config.models.voices))
-    make = SessionFactory(config, rules, model_store(config), host.post, metrics, clock)
+    store = model_store(config)
+    make = SessionFactory(config, rules, store, host.post, host.attach, metrics, clock)
     calls = [BenchCall(f"s{n}", media, make, host) for n in range(options.calls)]
     for one in calls:
         await one.begin()

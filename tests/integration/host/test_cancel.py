@@ -6,7 +6,15 @@ import pytest
 
 from engines.sim.wave import verify
 from session_server.core.actions import AdoptDraft, CancelGeneration, RaiseFence, StartGeneration
-from session_server.host.messages import CloseSession, FromSession, OpenSession
+from session_server.host.messages import (
+    CloseSession,
+    Finished,
+    FromSession,
+    OpenSession,
+    SessionOpened,
+    ToSession,
+)
+from tests.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -89,6 +97,41 @@ async def test_messages_about_nothing_are_harmless(open_bench):
         FromSession("s", RaiseFence("default", 2)),
     )
     await bench.close("s")
+
+
+@pytest.mark.asyncio
+async def test_messages_reach_their_session_and_no_other_until_it_is_closed(open_bench):
+    bench = await open_bench()
+    heard: dict[str, list[ToSession]] = {"a": [], "b": []}
+    for name, messages in heard.items():
+        assert bench.host.open(name) == SessionOpened(name)
+        bench.host.attach(name, messages.append)
+    bench.host.attach("nobody", bench.got.append)
+    bench.ask("r", session="a")
+    (response,) = bench.host._sessions["a"].responses.values()
+    await until(lambda: heard["a"])
+    bench.post(CloseSession("a"))
+    before = len(heard["a"])
+    response.emit(Finished("a", "r", "stop"))
+    bench.host._send(Finished("a", "r", "stop"))
+    await bench.settle()
+    assert bench.metrics.stales.count("host") == 2
+    assert (len(heard["a"]), heard["b"]) == (before, [])
+    assert {message.session for message in heard["a"]} == {"a"}
+    assert bench.got == [SessionOpened("a")]  # asked for once more, by a message
+    await bench.close("b")
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_fails_to_take_messages_harms_no_other(open_bench):
+    bench = await open_bench()
+    assert bench.host.open("a") == SessionOpened("a")
+    bench.host.attach("a", lambda message: 1 / 0)
+    bench.ask("lost", session="a")
+    bench.ask("r", session="b")
+    await bench.ended("r")
+    assert verify(bench.pcm("r"), "r").complete
+    await bench.close("a", "b")
 
 
 @pytest.mark.asyncio

@@ -78,6 +78,7 @@ class Bench:
             random_id,
             self.metrics,
             self.posted.append,
+            lambda session, receive: None,
             WebRtcVad,
             lambda: None,
         )

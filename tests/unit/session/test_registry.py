@@ -1,4 +1,4 @@
-"""Admission and delivery."""
+"""Admission."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from session_server.host.messages import Finished, ToSession
 from session_server.session.registry import NotAdmitted, Refusal, SessionRegistry
 from session_server.types.ids import SequentialIds
 
 pytestmark = pytest.mark.unit
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.messages: list[ToSession] = []
-
-    def on_message(self, message: ToSession) -> None:
-        self.messages.append(message)
-
-    def on_frame(self, frame: str | bytes) -> None: ...
-
-    def on_audio_written(self, response_id: str, end_sample: int) -> None: ...
-
-    def on_closed(self) -> None: ...
 
 
 def registry(limit: int = 2) -> SessionRegistry:
@@ -61,16 +46,6 @@ def test_a_session_that_fails_gives_its_slot_back():
         raise ZeroDivisionError
     with made.admit():
         assert len(made) == 1
-
-
-def test_messages_reach_their_session_and_no_other():
-    made = registry(2)
-    with made.admit() as one, made.admit() as other:
-        one.endpoint, other.endpoint = a, b = Listener(), Listener()
-        made.deliver(Finished(one.session_id, "resp_1", "stop"))
-        assert (len(a.messages), len(b.messages)) == (1, 0)
-    made.deliver(Finished(one.session_id, "resp_1", "stop"))
-    assert (len(a.messages), made.undeliverable) == (1, 1)
 
 
 def test_the_last_to_leave_is_noticed():

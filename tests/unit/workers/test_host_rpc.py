@@ -6,9 +6,16 @@ import asyncio
 
 import pytest
 
+from session_server.host.messages import (
+    CloseSession,
+    Finished,
+    OpenSession,
+    SessionOpened,
+    SessionRefused,
+)
 from session_server.http.host_port import HostSilent
 from session_server.workers.control import AskReady, Control, Minted, Ready
-from session_server.workers.host_rpc import Asks
+from session_server.workers.host_rpc import Asks, RemoteHost
 from tests.unit.workers.conftest import Sent
 
 pytestmark = pytest.mark.unit
@@ -69,3 +76,38 @@ async def test_no_more_than_so_many_questions_wait():
         await asks.ask(AskReady, Ready, 60)
     asks.end()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@pytest.mark.asyncio
+async def test_each_session_gets_its_own_admission():
+    sent = Sent()
+    host = RemoteHost(sent)
+    both = [asyncio.ensure_future(host.open(name)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    assert sent.messages == [OpenSession("a"), OpenSession("b")]
+    refused = SessionRefused("b", "full", 5, full=True)
+    for answer in (refused, SessionOpened("a"), SessionOpened("a")):
+        host.deliver(answer)
+    assert await asyncio.gather(*both) == [SessionOpened("a"), refused]
+
+
+@pytest.mark.asyncio
+async def test_an_admission_that_comes_after_all_is_dropped():
+    host = RemoteHost(Sent())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await host.open("a")
+    host.deliver(SessionOpened("a"))
+
+
+def test_messages_from_the_link_reach_their_session_and_no_other_until_it_is_closed():
+    link, one, other = Sent(), Sent(), Sent()
+    host = RemoteHost(link)
+    host.attach("a", one)
+    host.attach("b", other)
+    host.deliver(Finished("a", "r", "stop"))
+    assert (len(one.messages), len(other.messages)) == (1, 0)
+    host.post(CloseSession("a"))
+    host.deliver(Finished("a", "r", "stop"))
+    assert (len(one.messages), len(other.messages)) == (1, 0)
+    assert link.messages == [CloseSession("a")]

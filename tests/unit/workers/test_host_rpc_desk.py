@@ -12,9 +12,11 @@ from session_server.host.messages import (
     Finished,
     FromSession,
     OpenSession,
+    Receive,
     SessionOpened,
     SessionRefused,
     ToHost,
+    ToSession,
 )
 from session_server.http.auth import ClientSecrets
 from session_server.observability.metrics import Metrics
@@ -41,14 +43,22 @@ pytestmark = pytest.mark.unit
 
 
 class Office:
-    """A desk with two workers; `posted` is what came to the host."""
+    """A desk with two workers; `opened`, `attached` and `posted` are what came to the host.
+
+    It refuses the sessions in `full`.
+    """
 
     def __init__(self) -> None:
+        self.opened: list[str] = []
         self.posted: list[ToHost] = []
+        self.attached: dict[str, Receive] = {}
+        self.full: set[str] = set()
         self.now_s = 1000
         self.metrics = Metrics(strict=True)
         self.desk = Desk(
             self.posted.append,
+            self.open,
+            self.attached.__setitem__,
             lambda: ["stage asr is down"],
             ClientSecrets(2),
             Totals(self.metrics),
@@ -58,6 +68,16 @@ class Office:
         self.peers = [Peer(sent) for sent in self.sent]
         for peer in self.peers:
             self.desk.joined(peer)
+
+    def open(self, session: str) -> SessionOpened | SessionRefused:
+        self.opened.append(session)
+        if session in self.full:
+            return SessionRefused(session, "full", 5, full=True)
+        return SessionOpened(session)
+
+    def say(self, message: ToSession) -> None:
+        """From the host."""
+        self.attached[message.session](message)
 
     def mint(self, worker: int, **session: object) -> str:
         self.desk.take(self.peers[worker], MintSecret(1, json_of(session or None), 10))
@@ -73,10 +93,9 @@ def test_a_message_goes_to_the_worker_that_has_the_session_and_to_no_other():
     office.desk.take(office.peers[0], OpenSession("a"))
     office.desk.take(office.peers[1], OpenSession("b"))
     for name in ("a", "b"):
-        office.desk.deliver(SessionOpened(name))
-        office.desk.deliver(Finished(name, "r", "stop"))
+        office.say(Finished(name, "r", "stop"))
     for sent, name in zip(office.sent, "ab", strict=True):
-        assert [message.session for message in sent.messages] == [name, name]
+        assert sent.messages == [SessionOpened(name), Finished(name, "r", "stop")]
 
 
 def test_a_worker_cannot_touch_a_session_of_another_one():
@@ -85,21 +104,22 @@ def test_a_worker_cannot_touch_a_session_of_another_one():
     office.desk.take(office.peers[1], OpenSession("a"))
     office.desk.take(office.peers[1], FromSession("a", CancelGeneration("r")))
     office.desk.take(office.peers[1], CloseSession("a"))
-    assert office.posted == [OpenSession("a")]
+    assert (office.opened, office.posted) == (["a"], [])
+    assert office.sent[1].messages == []
     assert len(office.desk) == 1
 
 
 def test_a_session_that_was_refused_or_closed_is_forgotten():
     office = Office()
+    office.full = {"a"}
     for name in ("a", "b"):
         office.desk.take(office.peers[0], OpenSession(name))
-    office.desk.deliver(SessionRefused("a", "full", 5, full=True))
+    assert office.sent[0].of(SessionRefused) == [SessionRefused("a", "full", 5, full=True)]
+    assert list(office.attached) == ["b"]
     office.desk.take(office.peers[0], CloseSession("a"))
     office.desk.take(office.peers[0], CloseSession("b"))
     assert len(office.desk) == 0
-    assert office.posted[-1] == CloseSession("b")
-    office.desk.deliver(Finished("b", "r", "stop"))
-    assert office.sent[0].of(Finished) == []
+    assert office.posted == [CloseSession("b")]
 
 
 def test_a_lost_worker_leaves_no_session_behind_and_the_others_keep_theirs():
@@ -108,12 +128,12 @@ def test_a_lost_worker_leaves_no_session_behind_and_the_others_keep_theirs():
         office.desk.take(office.peers[peer], OpenSession(name))
     office.desk.left(office.peers[0])
     office.desk.left(office.peers[0])
-    assert office.posted[3:] == [CloseSession("a"), CloseSession("b")] or office.posted[3:] == [
+    assert office.posted == [CloseSession("a"), CloseSession("b")] or office.posted == [
         CloseSession("b"),
         CloseSession("a"),
     ]
-    office.desk.deliver(SessionOpened("c"))
-    assert office.sent[1].of(SessionOpened) == [SessionOpened("c")]
+    office.say(Finished("c", "r", "stop"))
+    assert office.sent[1].of(Finished) == [Finished("c", "r", "stop")]
 
 
 def test_a_key_of_one_worker_is_good_at_every_other_until_it_expires():
