@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from engines.model_store.store import ModelStore
 from engines.omni.weights import QWEN2_5, part_bytes
 from engines.registry import missing
-from session_server.client.check import _engines
+from session_server.client.check import engine_findings
 from session_server.config import load
 from tests.integration.engines_omni.kinds import QWEN2_5 as KIND, QWEN3
 
@@ -84,6 +84,6 @@ def test_another_version_of_transformers_is_named(folder):
 
 def test_check_sends_to_the_page_about_omni_models():
     config = load(KIND.config, flags={"graph.stages.vocoder.options.weights": "/nowhere"}).config
-    findings = [finding for finding in _engines(config) if finding.name.startswith("vocoder")]
+    findings = [finding for finding in engine_findings(config) if finding.name.startswith("vocoder")]
     assert [finding.cure for finding in findings] == ["docs/omni.md"]
     assert "/nowhere has no config.json" in findings[0].detail
