@@ -165,11 +165,11 @@ from engines.graph import StageSpec
 from engines.model_store.store import ModelStore
 from session_server.host.stages.engine_process import ProcessWorker
 from session_server.host.stage_assembly import RegisteredEngine
-from session_server.host.stages.stage_worker import Plan, Start
+from session_server.host.stages.stage_worker import StartJob, StepPlan
 spec = StageSpec(Stage.THINKER, "sim.thinker", options={"hang_at_step": 1, "hang_s": 3600.0})
 create = RegisteredEngine(spec, ModelStore(Path("none")))
 def report(what):
-    worker.submit(Plan([Start(KEY, question())], [StepRequest(KEY, 4)]))
+    worker.submit(StepPlan([StartJob(KEY, question())], [StepRequest(KEY, 4)]))
     print(worker.pid, flush=True)
 worker = ProcessWorker("thinker", create, report)
 worker.load()
