@@ -27,6 +27,7 @@ from engines.duplex_engine import DuplexEngine
 from engines.model_store.store import ModelStore
 from engines.streaming import StreamingEngine
 from session_server.types.errors import ConfigError
+from session_server.types.vision import VisionKind
 
 Factory = Callable[[Mapping[str, object], ModelStore], SteppedEngine]
 StreamingFactory = Callable[[Mapping[str, object], ModelStore], StreamingEngine]
@@ -66,6 +67,18 @@ STREAMING: Mapping[str, str] = {
     "vllm_omni.thinker": "engines.vllm_omni.thinker:create",
     "remote.openai_chat": "engines.remote.openai_chat:create",
 }
+
+_VISION: Mapping[str, VisionKind] = {
+    "cpu.picture_detector": VisionKind("detector", classes=80, ocr=True),
+    "omni.qwen2_5_vision": VisionKind("model"),
+    "omni.qwen3_vision": VisionKind("model"),
+    "sim.vision": VisionKind("simulation"),
+}
+
+
+def vision_of(name: str) -> VisionKind:
+    """What vision engine `name` is to clients; of one that is not known here they learn the name."""
+    return _VISION.get(name) or VisionKind(name)
 
 
 def factory(name: str, where: str = "engine") -> Factory:

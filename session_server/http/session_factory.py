@@ -17,6 +17,7 @@ from aiohttp import web
 from engines.base import Stage
 from engines.graph import Graph
 from engines.model_store.store import ModelStore
+from engines.registry import vision_of
 from session_server.audio.echo_guard import EchoGuard
 from session_server.audio.vad import SileroModel, SileroVad, VoiceActivity
 from session_server.audio.vad_webrtc import WebRtcVad
@@ -86,13 +87,6 @@ def context_of(
     )
 
 
-_EYES = {
-    "cpu.picture_detector": Vision("detector", classes=80, ocr=True),
-    "omni.qwen2_5_vision": Vision("model"),
-    "omni.qwen3_vision": Vision("model"),
-    "sim.vision": Vision("simulation"),
-}
-"""By engine; of another one clients learn the name."""
 _MakeTask = Callable[[Outbox, SessionServices, str, str, wire.SessionConfig], SessionTask]
 SILERO = "pipecat/audio/vad/data/silero_vad.onnx"
 
@@ -167,7 +161,8 @@ def video_offer(config: Config) -> VideoOffer | None:
     spec = config.graph.stage(Stage.VISION)
     if spec is None:
         return None
-    vision = _EYES.get(spec.engine, Vision(spec.engine))
+    eyes = vision_of(spec.engine)
+    vision = Vision(eyes.kind, eyes.classes, eyes.ocr)
     return VideoOffer(vision, config.video.max_fps, config.video.max_bytes)
 
 

@@ -16,6 +16,18 @@ PICTURE_MARK = re.compile(r"<picture [0-9a-f]{16}>")
 
 
 @dataclass(frozen=True, slots=True)
+class VisionKind:
+    """What a vision stage is to clients. `kind`: detector, model, simulation, or an engine's name.
+
+    `classes`: kinds of object that a detector knows, 0 for others. `ocr`: it reads text.
+    """
+
+    kind: str
+    classes: int = 0
+    ocr: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PictureJob:
     """An encoded picture (JPEG, PNG, WebP or GIF) to be looked at. `read`: text in it is wanted too, at two to three times the
     cost."""
