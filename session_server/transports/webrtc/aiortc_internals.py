@@ -1,36 +1,52 @@
-"""Which private parts of aiortc and aioice the cheap paths rest on, and whether they are where they were.
+"""The private parts of aiortc and aioice that the WebRTC transport rests on, in one place.
 
-`broken` and `broken_video` look at the installed versions, at start-up and in a test: an empty list means that the cheap path of audio,
-or of video, can run. Each name
-is used in the module that stands beside it; no other module of ours uses one that is not in the list, but `addresses` and
-`paced_track`, which do without.
+Owns the contract (which private names, and whether the installed versions have them), the way from
+each ICE connection to aiortc, the bounds of aiortc's receiver reports, the end of a peer connection
+and the addresses that a call offers. What is used, and by whom:
 
-What aiortc's receiver reports are made of, on either media path, kept within what a report can say.
+* `RTCRtpReceiver`: `_handle_rtp_packet` (replaced) and `__stop_decoder`, `__remote_streams` by
+  `incoming_audio` and `incoming_video`, the first and the last here too; `_send_rtcp_pli`,
+  `_send_rtcp_nack` by `incoming_video`; `__rtcp_exited` here.
+* `RTCRtpSender`: `_ssrc`, `__ntp_timestamp`, `__packet_count`, `__octet_count` and
+  `__rtp_timestamp` by `outgoing_audio`; `__rtcp_exited`, `__rtp_exited` here.
+* `RTCDtlsTransport`: `_rx_srtp` by `incoming_audio`, `_tx_srtp` by `outgoing_audio`,
+  `_unregister_rtp_receiver` by `incoming_video`. That `_handle_rtp_data` calls the handler of the
+  receiver is looked up in its source.
+* `RTCIceTransport`: `_connection`, aioice's `Connection`, by both audio modules and here.
+* `aioice.ice.Connection`: `data_received` (replaced) by `incoming_audio` and here, `_nominated` by
+  `outgoing_audio`, `_queue` here.
+* `aioice.ice.StunProtocol`: that a datagram that comes goes to `data_received`, and that one that
+  leaves goes to the socket and the nominated address, is looked up in its source.
+* `StreamStatistics`: `_jitter_q4` here; that `add` reads only number and time of a packet.
+* `aiortc.clock.current_ntp_time` and `pylibsrtp.Session.protect`, `unprotect`: public names that
+  nobody promises.
+* `aioice.stun.parse_message` and `aioice.ice.get_host_addresses`: functions, replaced here once for
+  the process.
 
-A client chooses the numbers in its packets. Time stamps that swing make more jitter than the 32 bits of a report hold, and sources
-that are ever new make more entries than the 31 that it can list: aiortc's task of reports would die of either, and the client
-would hear nothing of its losses for the rest of the call. So jitter stops at the most that can be said, and a call of more
-than MAX_SOURCES sources ends. Private names: `contract`.
+Self-test: `media` asks `broken` (audio) and `broken_video` at start-up, with the event loop
+running. An empty list means that the cheap path can run. Otherwise the log has one line that names
+what is gone, and that path falls back to aiortc's own (`stock`); a server that insists on the cheap
+path does not start. What serves both paths (datagrams, reports, closing) does without a name that
+is gone. The stock track looks for the sender's clock likewise.
 
-What may come in by a call's sockets before anybody has proved who it is: anyone can send to an open UDP port.
+Invariants:
 
-Owns the way from each ICE connection of a call to aiortc, on both media paths, from before its sockets are open. Invariants: no
-empty datagram and none longer than MAX_BYTES goes on, since aiortc's loop would die of it and the call with it; no more than
-MAX_WAITING wait to be read, while nobody reads either; a packet that only looks like STUN is one that nobody wants, not an error
-of the event loop. The private names are in `contract`; where they are gone the call does without.
+* A client chooses the numbers in its packets, and aiortc's task of reports dies of one that a
+  report cannot hold. So jitter stops at the most that can be said, and a call of more than
+  MAX_SOURCES sources ends.
+* Anyone can send to an open UDP port. From before the sockets are open, no empty datagram and none
+  longer than MAX_BYTES goes on, and no more than MAX_WAITING wait to be read. A packet that only
+  looks like STUN is one that nobody wants, not an error of the event loop.
+* A peer connection is free in bounded time. aiortc's `close` waits for each RTCP task to say that
+  it has ended, which one that died of a fault never does: the word is given in its place, and if
+  that does not help the sockets are closed directly.
+* A machine with no address but loopback (a laptop without a network) offers that: the browser on it
+  must reach us. aioice binds to port 0, so the UDP ports are the system's choice
+  (`net.ipv4.ip_local_port_range`).
 
-Units: bytes; counts of datagrams.
+Units: seconds; bytes; counts of datagrams; jitter in sixteenths of a tick of the stream's clock.
 
-The end of a peer connection: in bounded time everything of it is free, whatever aiortc waits for.
-
-aiortc's `close` waits for each RTCP task to say that it has ended; one that died of a fault never does. Then the word is given
-in its place, and if that does not help the sockets are closed directly. Units: seconds.
-
-Which of this machine's addresses a call offers to its client.
-
-aioice asks one function of its own for them and has no setting, so that function is replaced here, once for the process.
-A machine with no address but loopback (a laptop without a network) offers that: the browser on it must reach us. The UDP
-ports are the system's choice (`net.ipv4.ip_local_port_range`): aioice binds to port 0 and offers no range.
+Errors: `TooManySources` ends its call; the self-test raises nothing.
 """
 
 from __future__ import annotations
