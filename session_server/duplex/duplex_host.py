@@ -34,7 +34,13 @@ from session_server.duplex.core.slots import (
     SeatState,
     SitDown,
 )
-from session_server.duplex.engine_keeper import STAGE, DuplexKeeper, Told, count_tick
+from session_server.duplex.engine_keeper import (
+    STAGE,
+    DuplexKeeper,
+    Told,
+    count_tick,
+    watch_duplex,
+)
 from session_server.duplex.engines import engine_maker
 from session_server.duplex.tick_loop import DuplexClock, DuplexSeat, Ticked
 from session_server.duplex.ticks import is_quiet
@@ -121,6 +127,13 @@ class DuplexHost:
         if self._words is not None:
             await self._words.start()
         await self._keeper.start()
+
+    async def rehearse(self, voice: str, processor: Callable[[], int] | None = None) -> None:
+        """Nothing: a slot costs the same whoever sits in it."""
+
+    def watch(self, metrics: Metrics) -> None:
+        """Let each scrape read slots and sessions."""
+        watch_duplex(self, metrics)
 
     async def stop(self) -> None:
         """Close the engines; one that hangs is left behind. Idempotent."""

@@ -15,7 +15,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import assert_never
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
 
 from engines.graph import Graph
 from engines.model_store.store import ModelStore
@@ -59,11 +60,15 @@ from session_server.host.stage_assembly import (
 )
 from session_server.host.stages.runner import RunnerState
 from session_server.host.turn_admission import Prediction, TurnGate
+from session_server.observability.catalogue import PredictedLoad, SchedulingClass
 from session_server.observability.host_metrics import HostMetrics
 from session_server.process.clock import Clock, Loop
 from session_server.scheduler.admission import SessionLimit
 from session_server.scheduler.cost_model import CostModel
 from session_server.scheduler.params import SchedulerParams
+
+if TYPE_CHECKING:
+    from session_server.observability.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
 _MAX_LANES = 64
@@ -139,6 +144,25 @@ class EngineHost:
         if self._params.admission and all_work_is_on_threads(self._stages):
             await Rehearsal(self._stages, voice, self.residency.closed).run()
             self._gate.count_all_work(processor)
+
+    def watch(self, metrics: Metrics) -> None:
+        """Let each scrape read who is served, and what admission predicts."""
+
+        def sessions_of(kind: SchedulingClass) -> float:
+            return float(self.sessions_by_class()[kind.value])
+
+        for kind in SchedulingClass:
+            metrics.watch("scheduler_sessions", partial(sessions_of, kind), kind.value)
+        predictions = {
+            ("admission_load", None): lambda: self.prediction.load,
+            ("admission_capacity_cores", None): lambda: self.prediction.capacity,
+            ("admission_work_cores", PredictedLoad.ANSWERS.value): lambda: self.prediction.answers,
+            ("admission_work_cores", PredictedLoad.UNCOUNTED.value): lambda: (
+                self.prediction.uncounted
+            ),
+        }
+        for (name, label), read in predictions.items():
+            metrics.watch(name, read, label)
 
     def begin(self, loop: Loop) -> None:
         """Load all engines with `loop` instead of asyncio's; they are there when `ready` says so."""

@@ -169,7 +169,7 @@ class ResponsePipeline:
     def _keeps_place(self) -> bool:
         """A frame was spoken of text that waited. The text lasts less by as much, so the thinker's step is as urgent as
         before; and as long as no piece of it is used up, what held the step back still does."""
-        if not isinstance(self.speech, StreamedSpeechPath):
+        if self.speech is None or not self._streaming:
             return False
         used, self._text_used = self._text_used, self.speech.chars_spoken
         return used == self._text_used or self._thinker.is_waiting(self._key)
@@ -304,11 +304,8 @@ class ResponsePipeline:
         if self.times.first_clause_ns is None:
             self.times.first_clause_ns = now
         tokens, self._loose_tokens = self._loose_tokens, 0
-        if isinstance(speech, StreamedSpeechPath):
-            payloads, self._payloads = tuple(self._payloads), []
-            speech.add_piece(clause.text, payloads, tokens, now)
-        else:
-            speech.add_clause(clause, tokens, now)
+        payloads, self._payloads = tuple(self._payloads), []
+        speech.say(clause, payloads, tokens, now)
 
     # -- the way out
 

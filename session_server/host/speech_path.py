@@ -119,6 +119,8 @@ class PathToAudio:
         self._guard = RunawayGuard(stages.params, spoken.playhead.rate, spoken.speed)
         self._text_complete = False
         self._ended = False
+        self.chars_spoken = 0
+        """Characters of text that the talker has used up."""
 
     def _speech_s(self, chars: int) -> float:
         """How long that much text lasts when it is spoken."""
@@ -154,13 +156,12 @@ class SpeechPath(PathToAudio):
         self._rendering: deque[_Part] = deque()
         self._parts = 0
         self._spoken_samples = 0
-        self._spoken_chars = 0
         self._coded_ns = 0
 
     # -- text side
 
-    def add_clause(self, clause: ClauseText, tokens: int, now: int) -> None:
-        """A clause is complete; `tokens` of credit travel with it."""
+    def say(self, clause: ClauseText, payloads: tuple[object, ...], tokens: int, now: int) -> None:
+        """A clause is complete; `tokens` of credit travel with it. This talker needs no `payloads`."""
         key = JobKey(self._spoken.session, self._spoken.response, self._parts)
         self._parts += 1
         self._waiting.append(_Part(key, clause, tokens))
@@ -286,7 +287,7 @@ class SpeechPath(PathToAudio):
         self.tokens.give(part.tokens)
         part.speech = speech
         start, self._spoken_samples = self._spoken_samples, self._spoken_samples + speech.samples
-        self._spoken_chars += len(part.clause.text)
+        self.chars_spoken += len(part.clause.text)
         if not result.finished:  # a clause is one result
             self._runner(Stage.TALKER).release(part.key)
         if speech.units:
@@ -351,7 +352,7 @@ class SpeechPath(PathToAudio):
                 return
             part.delivered += len(result.output.pcm) // 2
             start = self._deliver(result.output.pcm, now)
-            self._emit(start, result.output.pcm, self._spoken_chars, now)
+            self._emit(start, result.output.pcm, self.chars_spoken, now)
         if result.finished and not self._ended:
             self._finish_part(part)
 

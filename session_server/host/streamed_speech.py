@@ -133,7 +133,6 @@ class StreamedSpeechPath(PathToAudio):
         self._smallest = self._whole(stages.chunks.smallest_ns // self._unit_ns)
         self._pieces: deque[tuple[int, int]] = deque()
         self._chars_waiting = 0
-        self.chars_spoken = 0
         self._begun = False
         self._talked = False
         self._gathered = 0
@@ -146,7 +145,7 @@ class StreamedSpeechPath(PathToAudio):
 
     # -- text side
 
-    def add_piece(self, text: str, payloads: tuple[object, ...], tokens: int, now: int) -> None:
+    def say(self, clause: ClauseText, payloads: tuple[object, ...], tokens: int, now: int) -> None:
         """More text, with what the thinker gave for the talker beside it, and the credit of its tokens."""
         if self._talked:  # the talker has ended before its text
             self.tokens.give(tokens)
@@ -158,6 +157,7 @@ class StreamedSpeechPath(PathToAudio):
             self._vocoder.submit(self._key, SpeechJob(voice), self._sink)
             if self._groups is not None:
                 self._groups.tell(self._chunk_units(now))
+        text = clause.text
         self._pieces.append((len(text), tokens))
         self._chars_waiting += len(text)
         piece = TalkPiece(text, payloads) if payloads else text

@@ -8,18 +8,14 @@ Errors: where no answer comes a call raises `HostSilent`, which a client hears a
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from session_server.host.messages import Receive, SessionOpened, SessionRefused, ToHost
 from session_server.http.auth import OwnSecrets, SecretSession, SecretStore
-from session_server.observability.catalogue import PredictedLoad, SchedulingClass
 from session_server.observability.metrics import Metrics
 from session_server.protocol.values import JsonObject
 from session_server.types.errors import SessionServerError
-
-if TYPE_CHECKING:
-    from session_server.host.engine_host import EngineHost
 
 
 class HostSilent(SessionServerError):
@@ -31,6 +27,14 @@ class ServingHost(Protocol):
 
     async def start(self) -> None:
         """Load the engines. Raises the first failure."""
+        ...
+
+    async def rehearse(self, voice: str, processor: Callable[[], int] | None = None) -> None:
+        """Learn what steps cost before anybody comes, where that is of use."""
+        ...
+
+    def watch(self, metrics: Metrics) -> None:
+        """Let each scrape read the host."""
         ...
 
     async def stop(self) -> None:
@@ -110,21 +114,3 @@ def stages_not_ready(host: ServingHost) -> list[str]:
         for stage, state in host.stage_states.items()
         if state not in ("idle", "busy")
     ]
-
-
-def watch_host(host: EngineHost, metrics: Metrics) -> None:
-    """What is read of the host at each scrape."""
-
-    def sessions_of(kind: SchedulingClass) -> float:
-        return float(host.sessions_by_class()[kind.value])
-
-    for kind in SchedulingClass:
-        metrics.watch("scheduler_sessions", partial(sessions_of, kind), kind.value)
-    predictions = {
-        ("admission_load", None): lambda: host.prediction.load,
-        ("admission_capacity_cores", None): lambda: host.prediction.capacity,
-        ("admission_work_cores", PredictedLoad.ANSWERS.value): lambda: host.prediction.answers,
-        ("admission_work_cores", PredictedLoad.UNCOUNTED.value): lambda: host.prediction.uncounted,
-    }
-    for (name, label), read in predictions.items():
-        metrics.watch(name, read, label)

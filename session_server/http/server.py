@@ -16,13 +16,12 @@ from contextlib import asynccontextmanager
 from engines.model_store.store import ModelStore
 from session_server.config import Config
 from session_server.duplex.duplex_host import DuplexHost
-from session_server.duplex.engine_keeper import watch_duplex
 from session_server.host.engine_host import EngineHost
 from session_server.host.messages import unheard
 from session_server.http.auth import ClientSecrets, OwnSecrets
 from session_server.http.calls import Calls
 from session_server.http.drain import Drain
-from session_server.http.host_port import LocalHost, stages_not_ready, watch_host
+from session_server.http.host_port import LocalHost, stages_not_ready
 from session_server.http.http_server import Front
 from session_server.http.session_factory import model_store as model_store
 from session_server.http.tls import Tls
@@ -92,15 +91,11 @@ class Server:
         try:
             await self._front.listen()
             await self.host.start()
-            if isinstance(self.host, EngineHost):
-                await self.host.rehearse(self.config.models.voices[0], time.process_time_ns)
+            await self.host.rehearse(self.config.models.voices[0], time.process_time_ns)
         except BaseException:
             await self.stop()
             raise
-        if isinstance(self.host, EngineHost):
-            watch_host(self.host, self.metrics)
-        else:
-            watch_duplex(self.host, self.metrics)
+        self.host.watch(self.metrics)
         gc.collect()
         gc.freeze()  # models and code live as long as the process: no need to look at them again
         self._front.open()

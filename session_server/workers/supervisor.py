@@ -23,7 +23,7 @@ from session_server.host.engine_host import EngineHost
 from session_server.host.messages import unheard
 from session_server.http.auth import ClientSecrets
 from session_server.http.drain import FORCED_CLOSE_S, StopRequest
-from session_server.http.host_port import stages_not_ready, watch_host
+from session_server.http.host_port import stages_not_ready
 from session_server.http.session_factory import default_session, model_store
 from session_server.http.tls import Tls, server_tls
 from session_server.http.worker_identity import Address
@@ -121,7 +121,7 @@ class Supervisor:
         finally:
             loading.cancel()
             await asyncio.gather(loading, return_exceptions=True)
-        watch_host(self.host, self.metrics)
+        self.host.watch(self.metrics)
         gc.collect()
         gc.freeze()  # models and code live as long as the process
         self._lag.start()
