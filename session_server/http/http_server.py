@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 
-from engines.model_store.store import ModelStore
 from session_server.config import Config
 from session_server.host.messages import CloseSession, SessionOpened, SessionRefused
 from session_server.http.auth import Gate
@@ -61,7 +60,6 @@ class Front:
         host: HostPort,
         metrics: Metrics,
         clock: Clock,
-        store: ModelStore,
         place: WorkerIdentity,
         pass_on: PassOn = nowhere,
     ) -> None:
@@ -69,7 +67,6 @@ class Front:
         self._host = host
         self._metrics = metrics
         self._clock = clock
-        self._store = store
         self._place = place
         self._pass_on = pass_on
         limit = config.scheduler.max_sessions if place.alone else None
@@ -97,7 +94,6 @@ class Front:
         make_endpoint = self._factory = SessionFactory(
             config,
             rules,
-            self._store,
             self._host.post,
             self._host.attach,
             self._metrics,

@@ -44,9 +44,7 @@ class Server:
         self.host = self._new_host(store, clock)
         secrets = OwnSecrets(ClientSecrets(config.auth.max_secrets))
         port = LocalHost(self.host, secrets, self.metrics)
-        self._front = Front(
-            config, port, self.metrics, clock, store, WorkerIdentity(unix_seconds())
-        )
+        self._front = Front(config, port, self.metrics, clock, WorkerIdentity(unix_seconds()))
 
     def _new_host(self, store: ModelStore, clock: Clock) -> EngineHost | DuplexHost:
         graph, params = self.config.graph, self.config.scheduler

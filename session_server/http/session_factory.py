@@ -37,7 +37,6 @@ from session_server.session.registry import random_id
 from session_server.session.session_task import SessionServices, SessionTask
 from session_server.transports.base import Outbox, TalkingEndpoint
 from session_server.types.errors import ConfigError
-from session_server.types.ids import NewId
 
 _MAX_NAME = 256
 
@@ -98,22 +97,21 @@ class SessionFactory:
         self,
         config: Config,
         rules: wire.SessionRules,
-        store: ModelStore,
         post: Callable[[ToHost], None],
         attach: Callable[[str, Receive], None],
         metrics: Metrics,
         clock: Clock,
-        new_id: NewId = random_id,
         recorder: Recorder | None = None,
     ) -> None:
         self._config = config
         self._default = rules
+        store = model_store(config)
         duplex = config.graph.duplex
         self._services = SessionServices(
             rules=rules,
             params=config.core,
             clock=clock,
-            new_id=new_id,
+            new_id=random_id,
             metrics=metrics,
             post=post,
             attach=attach,

@@ -20,7 +20,6 @@ from session_server.config import Config
 from session_server.host.messages import ToHost
 from session_server.http.http_server import Front
 from session_server.http.realtime_routes import websocket_limits
-from session_server.http.session_factory import model_store
 from session_server.http.worker_identity import WorkerIdentity
 from session_server.observability.logs import configure_logging
 from session_server.observability.metrics import Metrics, installed_version
@@ -111,7 +110,6 @@ class Worker:
             self._host,
             self._metrics,
             MonotonicClock(),
-            model_store(config),
             place,
             relay,
         )

@@ -36,7 +36,6 @@ from session_server.http.session_factory import (
     ConnectionContext,
     SessionFactory,
     default_session,
-    model_store,
 )
 from session_server.observability.metrics import Metrics
 from session_server.protocol.session_config import voices
@@ -199,8 +198,7 @@ async def play(options: argparse.Namespace, packets: list[bytes], sound: bytes) 
     media = shared_media(config)
     watch_media(media, metrics)
     rules = default_session(config, voices(config.models.voices))
-    store = model_store(config)
-    make = SessionFactory(config, rules, store, host.post, host.attach, metrics, clock)
+    make = SessionFactory(config, rules, host.post, host.attach, metrics, clock)
     calls = [BenchCall(f"s{n}", media, make, host) for n in range(options.calls)]
     for one in calls:
         await one.begin()
