@@ -84,6 +84,8 @@ def test_another_version_of_transformers_is_named(folder):
 
 def test_check_sends_to_the_page_about_omni_models():
     config = load(KIND.config, flags={"graph.stages.vocoder.options.weights": "/nowhere"}).config
-    findings = [finding for finding in engine_findings(config) if finding.name.startswith("vocoder")]
+    findings = [
+        finding for finding in engine_findings(config) if finding.name.startswith("vocoder")
+    ]
     assert [finding.cure for finding in findings] == ["docs/omni.md"]
     assert "/nowhere has no config.json" in findings[0].detail
