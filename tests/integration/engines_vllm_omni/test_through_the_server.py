@@ -39,9 +39,9 @@ SAMPLES = FRAMES * UNIT - 555
 async def serving(options: dict[str, object]) -> AsyncIterator[Server]:
     flags: dict[str, object] = {
         "graph.stages.thinker.step_limit_s": 120.0,
-        "graph.stages.thinker.options.stages.speech_stages.devices": "0",
+        "graph.stages.thinker.options.stages.talker.devices": "0",
         "graph.stages.thinker.options.stages.code2wav.devices": "0",
-        "graph.stages.speech_stages.options.weights": options["weights"],
+        "graph.stages.talker.options.weights": options["weights"],
         "graph.stages.vocoder.options.weights": options["weights"],
     }
     for name, value in {**options, "max_frames": FRAMES}.items():
